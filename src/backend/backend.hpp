@@ -1,0 +1,82 @@
+// A backend compiles a plan for a device and runs it. No function here is per operation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "plan/plan.hpp"
+
+namespace orrery::backend {
+
+// Memory of one cache group: page p starts at base + p * group.page_bytes(). Address space for
+// `capacity` pages is reserved; the engine commits pages as it hands them out.
+struct PagePool {
+  std::byte* base = nullptr;
+  std::uint32_t capacity = 0;
+};
+
+// What changes between ticks. Plain arrays with fixed capacity, owned by the engine. Rows of one
+// sequence are adjacent and have consecutive positions; a prefill batch has exactly one sequence.
+struct Batch {
+  std::int32_t n_tokens = 0, n_sequences = 0, n_outputs = 0;
+  const std::int32_t* ids = nullptr;           // (n_tokens)
+  const std::int32_t* positions = nullptr;     // (n_tokens)
+  const std::int32_t* row_sequence = nullptr;  // (n_tokens): index into the page tables
+  const std::int32_t* output_rows = nullptr;   // (n_outputs): rows whose logits are wanted
+  // Per cache group: (n_sequences, pages_stride) page numbers; entry i covers positions
+  // [64 i, 64 i + 64). Entries of dropped window pages are -1 and never read.
+  std::span<const std::int32_t* const> page_tables;
+  std::int32_t pages_stride = 0;
+};
+
+// Where the bytes are that a plan names.
+struct Bindings {
+  std::vector<const std::byte*> weights;  // plan.weights order: first byte of the weight's row_begin
+  std::vector<PagePool> pools;            // plan.groups order
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+  // Runs steps [first, last); a program can be left and resumed at every step boundary.
+  virtual Status run(const Batch& batch, std::uint32_t first, std::uint32_t last) = 0;
+  virtual std::uint32_t n_steps() const = 0;
+  // Rows of the plan's result, (n_outputs, cols) f32, valid until the next run.
+  virtual const float* result() const = 0;
+  // Copies a buffer of the last run as (rows, cols) f32, whatever its form and order (tests, taps).
+  virtual std::vector<float> download(plan::BufferId buffer, std::int64_t rows) const = 0;
+  virtual std::uint64_t scratch_bytes() const = 0;
+  // The name of the kernel that runs a step ("avx512_vnni/matmul_i8<Q4_1>").
+  virtual std::string kernel_name(std::uint32_t step) const = 0;
+};
+
+struct DeviceInfo {
+  std::string name;         // "cpu"
+  std::string description;  // "avx512_vnni, 2 threads"
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual DeviceInfo info() const = 0;
+  virtual bool supports(const plan::Plan& plan, const plan::Step& step) const = 0;
+  // The plan has been placed. E_UNSUPPORTED names the step that the device cannot run.
+  virtual Result<std::unique_ptr<Program>> compile(const plan::Plan& plan, Bindings bindings) = 0;
+};
+
+struct CpuOptions {
+  int threads = 0;      // 0: physical cores
+  std::string isa;      // "" chooses; "emu", "avx2", "avx512", ...: forced (ORRERY_ISA)
+};
+
+// Errors: E_ISA when the forced instruction set is unknown or this machine lacks it.
+Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options);
+// Obvious loops in double precision over the same plan: the oracle for all others.
+std::unique_ptr<Backend> make_reference_backend();
+
+}  // namespace orrery::backend

@@ -1,0 +1,169 @@
+// A Plan is what one forward pass does: a flat list of fused steps over buffers, weights and cache
+// groups. A model family's function records it once per phase (builder.hpp); passes rewrite it
+// (passes.hpp); a backend compiles it and from then on only runs it. No control flow, no pointers:
+// a plan can be printed, compared and hashed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/dtype.hpp"
+
+namespace orrery::plan {
+
+// decode: every row is one token of a running or verified sequence, at most capacity.tokens rows.
+// prefill: rows are consecutive tokens of one sequence. embed: as prefill, without a vocabulary head.
+enum class Phase : std::uint8_t { decode, prefill, embed };
+
+// How a step rounds (ARCHITECTURE.md, "number classes"). Follows from phase and weight type alone.
+//   f32: 16 virtual lanes, one reduction tree, explicit fma.
+//   b16: operands rounded to bf16, f32 sums in a fixed order over K.
+//   i8:  activations as int8 with one scale per 32; exact int32 sums per scale group, four partials.
+enum class NumberClass : std::uint8_t { f32, b16, i8 };
+
+// Linear in N tokens, S sequences, R output rows.
+struct Extent {
+  std::int32_t per_token = 0, per_sequence = 0, per_output = 0, fixed = 0;
+  constexpr std::int64_t at(std::int64_t n, std::int64_t s, std::int64_t r) const {
+    return per_token * n + per_sequence * s + per_output * r + fixed;
+  }
+  bool operator==(const Extent&) const = default;
+};
+inline constexpr Extent kTokens{1, 0, 0, 0};
+inline constexpr Extent kOutputs{0, 0, 1, 0};
+
+// How the elements of a buffer are stored. The order of rows and columns is the backend's own
+// (rows outermost, or blocks of 32 rows with features outermost); the bytes are the same.
+//   f32:  4 bytes an element.
+//   q8:   operand of class i8: int8 per element, f32 scale per 32, int16 sum per 16.
+//   bf16: operand of class b16: 2 bytes an element, columns padded to 32.
+enum class Form : std::uint8_t { f32, q8, bf16 };
+
+using BufferId = std::int16_t;
+using WeightId = std::int16_t;
+inline constexpr std::int16_t kNone = -1;
+
+struct Buffer {
+  std::string name;          // as the field says it: "q", "ffn_norm"; unique with the layer only
+  Extent rows;
+  std::uint32_t cols = 0;
+  Form form = Form::f32;
+  std::uint64_t offset = 0;  // bytes into the program's scratch; set by place()
+  bool operator==(const Buffer&) const = default;
+};
+
+// Rows [row_begin, row_begin + rows) of a tensor (rows, cols) with cols contiguous. Fused tensors
+// (phi3's qkv) are several weights of one tensor. rows x cols may be 1 x n for norms and biases.
+struct Weight {
+  std::string tensor;
+  DType dtype = DType::f32;
+  std::uint32_t rows = 0, cols = 0;
+  std::uint32_t row_begin = 0;
+  bool operator==(const Weight&) const = default;
+};
+
+enum class CacheKind : std::uint8_t { full, window, state };
+
+// Pages of 64 tokens; one page holds all layers of the group. Layout `plain` of a page:
+// [layer][kv_head]{ K (64, k_dim) | V (64, v_dim) }, elements of `element` (f16).
+struct CacheGroup {
+  CacheKind kind = CacheKind::full;
+  std::uint32_t window = 0;  // tokens, kind == window
+  std::uint32_t layers = 0;
+  std::uint32_t kv_heads = 0, k_dim = 0, v_dim = 0;
+  DType element = DType::f16;
+  bool operator==(const CacheGroup&) const = default;
+  std::uint64_t head_bytes() const { return 64ULL * (k_dim + v_dim) * 2; }
+  std::uint64_t page_bytes() const { return head_bytes() * kv_heads * layers; }
+};
+inline constexpr std::uint32_t kPageTokens = 64;
+
+enum class Op : std::uint8_t {
+  embed,          // out0 (N, d) = scale * w0[ids] (+ w1[positions] when present)
+  norm,           // out0 = norm(in0) * w0 (+ bias0) (+ residual); kind in norm_kind
+  quantize_rows,  // out0 (form q8 or bf16) = in0 (form f32)
+  matmul,         // out_i = epilogue(in0 x w_i^T (+ bias_i)), 1 to 3 weights that share the input
+  mul,            // out0 = in0 * in1
+  rope_kv_write,  // q, k, v -> rotated q in out0, k and v into pages of the cache group
+  attention,      // out0 (N, heads*v_dim) = softmax(scale q k^T) v over the pages of the sequence
+  select_rows,    // out0 (R, d) = in0[output_rows]
+  logits,         // out0 (R, vocab) = in0 x w0^T, scaled and softcapped
+  add,            // out0 = in0 + in1
+  tap,            // names in0 for tests; does nothing
+};
+std::string_view op_name(Op op);
+
+enum class NormKind : std::uint8_t { rms, layer };
+enum class Activation : std::uint8_t { none, silu, gelu_tanh, gelu_erf };
+// adjacent: pairs (2i, 2i+1), GGUF's llama. halves: pairs (i, i + dim/2), Hugging Face and neox.
+enum class RopeStyle : std::uint8_t { none, adjacent, halves };
+// What q_norm / k_norm of rope_kv_write normalise over: one head, or the whole width.
+enum class QkNorm : std::uint8_t { none, head, width };
+
+// One fused operation. A plain struct: every field has a value; those an op does not use keep
+// their defaults, so that steps compare and hash.
+struct Step {
+  Op op = Op::tap;
+  NumberClass number_class = NumberClass::f32;
+  std::int16_t layer = -1;  // -1 outside of layers
+
+  std::array<BufferId, 3> in{kNone, kNone, kNone};
+  std::array<BufferId, 3> out{kNone, kNone, kNone};
+  BufferId residual = kNone;                    // norm, matmul (one weight): added to the result
+  std::array<WeightId, 3> w{kNone, kNone, kNone};
+  std::array<WeightId, 3> bias{kNone, kNone, kNone};
+
+  // embed: factor of the row. matmul: result * scale before the residual. attention: of the scores.
+  // logits: of the result.
+  float scale = 1.0F;
+  float softcap = 0.0F;     // attention, logits: cap * tanh(x / cap); 0 is off
+  float eps = 0.0F;         // norm and q/k norms
+  float norm_offset = 0.0F; // norm and q/k norms: weight + offset (1 where a file stores w - 1)
+  NormKind norm_kind = NormKind::rms;
+  Activation activation = Activation::none;     // matmul; with glu: out0 = act(x w0^T) * (x w1^T)
+  bool glu = false;
+
+  std::int16_t group = -1;        // cache group
+  std::int16_t group_layer = -1;  // layer inside the group's pages
+  std::uint16_t heads = 0, kv_heads = 0;
+  std::uint16_t k_dim = 0, v_dim = 0;           // per head
+  std::uint32_t window = 0;                     // attention sees positions > p - window; 0 is all
+  RopeStyle rope = RopeStyle::none;
+  std::uint16_t rope_dim = 0;                   // leading dims of a head that rotate
+  std::int16_t rope_table = -1;                 // constants[rope_table]: rope_dim/2 frequencies
+  float rope_mscale = 1.0F;                     // factor of cos and sin (YaRN, longrope)
+  QkNorm qk_norm = QkNorm::none;                // weights w0 (q) and w1 (k)
+
+  bool operator==(const Step&) const = default;
+};
+
+struct Capacity {
+  std::uint32_t tokens = 0, sequences = 0, outputs = 0;
+  bool operator==(const Capacity&) const = default;
+};
+
+struct Plan {
+  std::string family;
+  Phase phase = Phase::decode;
+  Capacity capacity;
+  std::uint32_t vocab = 0;
+  std::vector<Weight> weights;
+  std::vector<Buffer> buffers;
+  std::vector<std::vector<float>> constants;    // rope frequencies and the like
+  std::vector<CacheGroup> groups;
+  std::vector<Step> steps;
+  BufferId result = kNone;                      // logits (R, vocab), or hidden rows for embed
+  std::uint64_t scratch_bytes = 0;              // set by place()
+  bool operator==(const Plan&) const = default;
+};
+
+// Columns of one row of a buffer in bytes: q8 is [int8 q (cols) | f32 d (cols/32) | int16 sums
+// (cols/16)], each part starting at a multiple of 64 bytes.
+std::uint64_t form_row_bytes(Form form, std::uint32_t cols);
+// Bytes for `rows` rows; rows are padded to 32 so that block layouts fit in the same space.
+std::uint64_t buffer_bytes(const Buffer& buffer, std::uint64_t rows);
+
+}  // namespace orrery::plan
