@@ -1,0 +1,109 @@
+// Block kernels: activations feature-major in blocks of 32 tokens, used by prefill (class b16).
+//
+// Layouts (one 32-token block; m tokens are ceil(m / 32) blocks, the padding tokens are computed
+// and ignored; they must stay finite):
+//   F block: f32 [feature][32 tokens]; a block of n features is n * 32 floats.
+//   X block: bf16 [k / 32][2 groups of 16 tokens][16 pairs of k][16 tokens][2 of the pair]: 2 KiB per
+//            32 features; features are padded with zeros to a multiple of 32.
+// Weights are the A operand (rows = output features, in file order), activations the B operand, so
+// norms, RoPE and activations are vertical (lanes = tokens): no horizontal sums, no transposition.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/row_kernels.hpp"
+
+namespace orrery::kernels {
+
+// out features [row, row + n) of all tokens = epilogue(W x). One call is one task: its weight rows are
+// unpacked once into `panel` and multiplied with all token blocks.
+struct MatmulBlocks {
+  const void* w;            // n rows of file blocks (rows [row, row + n) of the weight)
+  const void* w_up;         // glu: the second weight's rows, else null
+  std::size_t w_stride;     // bytes between weight rows (both weights have the same type and stride)
+  int row, n, k;            // n <= task_rows
+  const void* x;            // X blocks of k features
+  int m;                    // tokens
+  void* scratch;            // 64-byte aligned, scratch_bytes(k) bytes, private to the thread
+  const float* bias;        // (n) of these rows, or null
+  const float* bias_up;     // (n), or null
+  ActivationKind activation;
+  float scale;              // y = act(Wx + bias) * scale + residual; glu: act(gate) * up
+  const float* residual;    // F blocks of `features` features, or null
+  float* out_f;             // F blocks of `features` features, or null
+  void* out_x;              // X blocks of `features` features, or null
+  int features;             // features of residual and outputs (all rows of the weight)
+};
+
+struct NormBlock {
+  const float* x;           // F block of n features
+  const float* weight;      // (n) or null
+  const float* bias;        // (n) or null
+  const float* residual;    // F block or null
+  float* out_f;             // F block or null
+  void* out_x;              // X block or null
+  int n;
+  float eps, offset;
+  bool layer_norm;
+};
+
+// One head of one block: x is [dim][32] f32 inside an F block; cos/sin are [rope_dim / 2][32].
+struct RopeBlock {
+  float* x;
+  const float* cos;
+  const float* sin;
+  int rope_dim;
+  bool adjacent;
+};
+
+// One head of one block into its pages: x [dim][32] -> f16 (or f32) rows of `dim`; row t goes to
+// dst[t]; null rows (padding) are skipped.
+struct StoreCacheBlock {
+  const float* x;
+  int dim;
+  void* const* dst;         // (32)
+  bool f32_cache;
+};
+
+// Causal attention of one query head over one 32-token block of queries.
+struct AttentionBlock {
+  const float* q;           // [k_dim][32] of this head inside an F block
+  int k_dim, v_dim;
+  int first_position;       // of the block's first token
+  int n_tokens;             // valid tokens of the block (1..32)
+  std::uint32_t window;     // 0: all; else key positions > p - window
+  const std::byte* pool;    // as in AttentionPart
+  std::size_t page_bytes, head_offset;
+  const std::int32_t* pages;
+  bool f32_cache;
+  float scale, softcap;
+  void* scratch;            // attention_scratch_bytes(k_dim, v_dim), 64-byte aligned
+  float* out_f;             // [v_dim][32] of this head inside an F block, or null
+  void* out_x;              // X block of all heads, or null
+  int out_feature;          // first feature of this head in out_x (a multiple of 32)
+};
+
+struct BlockKernels {
+  const char* isa;          // "emu_dot", "emu_outer", "avx2", "avx512", "avx512_bf16", "amx"
+  int task_rows;            // weight rows of a good task (a multiple of 32)
+  std::size_t (*matmul_scratch_bytes)(int k, bool glu);
+  void (*matmul[kMaxDTypeId])(const MatmulBlocks&);   // null where a type has no kernel
+  void (*to_x)(const float* f_block, int n, void* x_block);
+  void (*norm)(const NormBlock&);
+  void (*rope)(const RopeBlock&);
+  // RMS norm of one head in place: x [dim][32], weight (dim).
+  void (*head_norm)(float* x, int dim, const float* weight, float eps, float offset);
+  void (*store_cache)(const StoreCacheBlock&);
+  std::size_t (*attention_scratch_bytes)(int k_dim, int v_dim);
+  void (*attention)(const AttentionBlock&);
+  // rows (n_rows <= 32, features), stride floats apart -> F block; missing rows become zero.
+  void (*rows_to_block)(const float* rows, std::size_t stride, int n_rows, int features, float* f);
+  // token t of an F block -> row (features)
+  void (*block_to_row)(const float* f, int t, int features, float* row);
+  // Called once by each thread before its first kernel and after its last (tile configuration).
+  void (*thread_begin)();
+  void (*thread_end)();
+};
+
+}  // namespace orrery::kernels

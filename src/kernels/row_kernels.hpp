@@ -1,0 +1,108 @@
+// Row kernels: activations as rows (row-major), used by decode and by everything of few rows.
+// Classes i8 and f32: equal bits for every ISA, number of rows and split of the work.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.hpp"
+
+namespace orrery::kernels {
+
+inline constexpr int kMaxDTypeId = 48;
+
+// One row of an operand of class i8, k activations (k % 32 == 0), parts 64-byte aligned:
+//   int8 q[k] | float d[k / 32] | int16 sums[k / 16]   (sums of q over 16)
+// d = absmax / 127 (0 for a zero block), q = round-half-even(x / d).
+struct Q8Layout {
+  std::size_t d_offset, sums_offset, stride;
+};
+constexpr Q8Layout q8_layout(std::size_t k) {
+  const std::size_t d = (k + 63) / 64 * 64;
+  const std::size_t sums = d + (k / 8 + 63) / 64 * 64;
+  return {d, sums, sums + (k / 8 + 63) / 64 * 64};
+}
+
+// y[i][r] = dot(x_i, w_r) for i < m, r < n.
+struct MatmulRows {
+  const void* w;          // n rows of file blocks, any alignment
+  std::size_t w_stride;   // bytes between weight rows
+  int n, k;
+  const void* x;          // m rows: Q8Layout rows (class i8) or float rows (class f32)
+  std::size_t x_stride;   // bytes between activation rows
+  int m;
+  float* y;               // (m, n)
+  std::size_t y_stride;   // floats between rows of y
+};
+
+struct NormRow {
+  const float* x;         // (n)
+  const float* weight;    // (n), or null: ones
+  const float* bias;      // (n), or null
+  const float* residual;  // (n), or null: added to the result
+  float* out;             // (n), may be x or residual
+  int n;
+  float eps, offset;      // out = x * r * (weight + offset) + bias + residual
+  bool layer_norm;        // subtract the mean first
+};
+
+enum class ActivationKind : std::uint8_t { none, silu, gelu_tanh, gelu_erf };
+
+// One head of one row: x (dim) rotated in place by cos/sin (rope_dim / 2 each).
+struct RopeRow {
+  float* x;
+  const float* cos;
+  const float* sin;
+  int rope_dim;
+  bool adjacent;          // pairs (2i, 2i+1), else (i, i + rope_dim / 2)
+};
+
+// Partial attention of `g` query heads that share a kv head over positions [begin, end), a part of
+// one 256-token block (blocks start at multiples of 256).
+struct AttentionPart {
+  const float* q;                 // (g, k_dim), q_stride floats apart
+  std::size_t q_stride;
+  int g, k_dim, v_dim;
+  const std::byte* pool;          // + page * page_bytes + head_offset: K (64, k_dim) | V (64, v_dim)
+  std::size_t page_bytes, head_offset;
+  const std::int32_t* pages;      // pages[i] covers positions [64 i, 64 i + 64)
+  int begin, end;
+  bool f32_cache;                 // elements of K and V are f32 instead of f16
+  float scale, softcap;
+  float* m;                       // (g) running maximum of the scores
+  float* l;                       // (g) sum of exp(score - m)
+  float* o;                       // (g, v_dim) sum of exp(score - m) * v, o_stride floats apart
+  std::size_t o_stride;
+};
+
+// Parts in index order -> out (g, v_dim): the same result for every split over threads.
+struct AttentionMerge {
+  const float* m;                 // (parts, g)
+  const float* l;                 // (parts, g)
+  const float* o;                 // (parts, g, v_dim)
+  int parts, g, v_dim;
+  float* out;                     // (g, v_dim), out_stride floats apart
+  std::size_t out_stride;
+};
+
+struct RowKernels {
+  const char* isa;                                   // "emu", "avx2", "avx512"
+  // By dtype id; null where a type has no kernel. Quantized types: class i8; float types: f32.
+  void (*matmul[kMaxDTypeId])(const MatmulRows&);
+  void (*quantize_q8)(const float* x, int k, void* q8_row);
+  void (*norm)(const NormRow&);
+  void (*rope)(const RopeRow&);
+  void (*attention_part)(const AttentionPart&);
+  void (*attention_merge)(const AttentionMerge&);
+  void (*activate)(ActivationKind, float* y, int n);                      // y = act(y)
+  void (*glu)(ActivationKind, const float* gate, const float* up, float* out, int n);
+  void (*add)(const float* a, const float* b, float* out, int n);         // a + b
+  void (*mul)(const float* a, const float* b, float* out, int n);         // a * b
+  // y = y * scale + residual (residual may be null)
+  void (*scale_add)(float* y, float scale, const float* residual, int n);
+  void (*softcap)(float* y, float cap, int n);                            // cap * tanh(y / cap)
+  void (*to_f16)(const float* x, void* out, int n);
+  void (*from_f16)(const void* x, float* out, int n);
+};
+
+}  // namespace orrery::kernels
