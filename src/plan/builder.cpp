@@ -140,7 +140,8 @@ BufferId Builder::glu(std::string name, BufferId x, WeightId gate, WeightId up,
                       Activation activation) {
   const Extent rows = plan_.buffers[x].rows;
   const NumberClass number_class = class_of(gate, rows);
-  if (class_of(up, rows) != number_class) {
+  // One step needs one class and one element type: block kernels unpack both weights alike.
+  if (class_of(up, rows) != number_class || plan_.weights[gate].dtype != plan_.weights[up].dtype) {
     MatmulOptions activated;
     activated.activation = activation;
     const BufferId g = matmul(name + "_gate", x, gate, activated);
@@ -164,8 +165,8 @@ BufferId Builder::glu(std::string name, BufferId x, WeightId gate, WeightId up,
 
 BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionOptions& options) {
   const BufferId rotated = buffer("q_rope", kTokens, plan_.buffers[q].cols, Form::f32);
-  const BufferId out = buffer("attn", kTokens, std::uint32_t{options.heads} * options.v_dim,
-                              Form::f32);
+  const BufferId out =
+      buffer("attn", kTokens, std::uint32_t{options.heads} * options.v_dim, Form::f32);
   const bool b16 = plan_.phase != Phase::decode && !deterministic_;
   for (const Op op : {Op::rope_kv_write, Op::attention}) {
     Step& step = append(op, op == Op::attention && b16 ? NumberClass::b16 : NumberClass::f32);
@@ -232,6 +233,8 @@ void Builder::logits(BufferId x, WeightId head, float scale, float softcap) {
   step.softcap = softcap;
 }
 
-Plan Builder::finish() { return std::move(plan_); }
+Plan Builder::finish() {
+  return std::move(plan_);
+}
 
 }  // namespace orrery::plan

@@ -1,6 +1,6 @@
-// Records a Plan. A family's forward pass calls it as the paper is written; matmul() picks the number
-// class from phase and weight type, inserts the operand conversion (quantize_rows) once per input and
-// class, and splits weights of unlike classes into several steps.
+// Records a Plan. A family's forward pass calls it as the paper is written; matmul() picks the
+// number class from phase and weight type, inserts the operand conversion (quantize_rows) once per
+// input and class, and splits weights of unlike classes into several steps.
 #pragma once
 
 #include <map>

@@ -7,25 +7,38 @@ namespace orrery::plan {
 
 std::string_view op_name(Op op) {
   switch (op) {
-    case Op::embed: return "embed";
-    case Op::norm: return "norm";
-    case Op::quantize_rows: return "quantize_rows";
-    case Op::matmul: return "matmul";
-    case Op::mul: return "mul";
-    case Op::rope_kv_write: return "rope_kv_write";
-    case Op::attention: return "attention";
-    case Op::select_rows: return "select_rows";
-    case Op::logits: return "logits";
-    case Op::add: return "add";
-    case Op::tap: return "tap";
+    case Op::embed:
+      return "embed";
+    case Op::norm:
+      return "norm";
+    case Op::quantize_rows:
+      return "quantize_rows";
+    case Op::matmul:
+      return "matmul";
+    case Op::mul:
+      return "mul";
+    case Op::rope_kv_write:
+      return "rope_kv_write";
+    case Op::attention:
+      return "attention";
+    case Op::select_rows:
+      return "select_rows";
+    case Op::logits:
+      return "logits";
+    case Op::add:
+      return "add";
+    case Op::tap:
+      return "tap";
   }
   ORRERY_CHECK(false);
 }
 
 std::uint64_t form_row_bytes(Form form, std::uint32_t cols) {
   switch (form) {
-    case Form::f32: return std::uint64_t{cols} * 4;
-    case Form::bf16: return align_up(cols, 32) * 2;
+    case Form::f32:
+      return std::uint64_t{cols} * 4;
+    case Form::bf16:
+      return align_up(cols, 32) * 2;
     case Form::q8:
       ORRERY_CHECK(cols % 32 == 0);
       return align_up(cols, 64) + align_up(cols / 8, 64) + align_up(cols / 8, 64);

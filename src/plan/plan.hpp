@@ -15,13 +15,15 @@
 namespace orrery::plan {
 
 // decode: every row is one token of a running or verified sequence, at most capacity.tokens rows.
-// prefill: rows are consecutive tokens of one sequence. embed: as prefill, without a vocabulary head.
+// prefill: rows are consecutive tokens of one sequence. embed: as prefill, without a vocabulary
+// head.
 enum class Phase : std::uint8_t { decode, prefill, embed };
 
 // How a step rounds (ARCHITECTURE.md, "number classes"). Follows from phase and weight type alone.
 //   f32: 16 virtual lanes, one reduction tree, explicit fma.
 //   b16: operands rounded to bf16, f32 sums in a fixed order over K.
-//   i8:  activations as int8 with one scale per 32; exact int32 sums per scale group, four partials.
+//   i8:  activations as int8 with one scale per 32; exact int32 sums per scale group, four
+//   partials.
 enum class NumberClass : std::uint8_t { f32, b16, i8 };
 
 // Linear in N tokens, S sequences, R output rows.
@@ -47,7 +49,7 @@ using WeightId = std::int16_t;
 inline constexpr std::int16_t kNone = -1;
 
 struct Buffer {
-  std::string name;          // as the field says it: "q", "ffn_norm"; unique with the layer only
+  std::string name;  // as the field says it: "q", "ffn_norm"; unique with the layer only
   Extent rows;
   std::uint32_t cols = 0;
   Form form = Form::f32;
@@ -68,7 +70,8 @@ struct Weight {
 enum class CacheKind : std::uint8_t { full, window, state };
 
 // Pages of 64 tokens; one page holds all layers of the group. Layout `plain` of a page:
-// [layer][kv_head]{ K (64, k_dim) | V (64, v_dim) }, elements of `element` (f16).
+// [layer][kv_head]{ K (64, k_dim) | V (64, v_dim) }, elements of `element`: f16, or f32 where a
+// backend is compared with a reference that does not round K and V.
 struct CacheGroup {
   CacheKind kind = CacheKind::full;
   std::uint32_t window = 0;  // tokens, kind == window
@@ -76,7 +79,8 @@ struct CacheGroup {
   std::uint32_t kv_heads = 0, k_dim = 0, v_dim = 0;
   DType element = DType::f16;
   bool operator==(const CacheGroup&) const = default;
-  std::uint64_t head_bytes() const { return 64ULL * (k_dim + v_dim) * 2; }
+  std::uint64_t element_bytes() const { return element == DType::f32 ? 4 : 2; }
+  std::uint64_t head_bytes() const { return 64ULL * (k_dim + v_dim) * element_bytes(); }
   std::uint64_t page_bytes() const { return head_bytes() * kv_heads * layers; }
 };
 inline constexpr std::uint32_t kPageTokens = 64;
@@ -112,30 +116,30 @@ struct Step {
 
   std::array<BufferId, 3> in{kNone, kNone, kNone};
   std::array<BufferId, 3> out{kNone, kNone, kNone};
-  BufferId residual = kNone;                    // norm, matmul (one weight): added to the result
+  BufferId residual = kNone;  // norm, matmul (one weight): added to the result
   std::array<WeightId, 3> w{kNone, kNone, kNone};
   std::array<WeightId, 3> bias{kNone, kNone, kNone};
 
   // embed: factor of the row. matmul: result * scale before the residual. attention: of the scores.
   // logits: of the result.
   float scale = 1.0F;
-  float softcap = 0.0F;     // attention, logits: cap * tanh(x / cap); 0 is off
-  float eps = 0.0F;         // norm and q/k norms
-  float norm_offset = 0.0F; // norm and q/k norms: weight + offset (1 where a file stores w - 1)
+  float softcap = 0.0F;      // attention, logits: cap * tanh(x / cap); 0 is off
+  float eps = 0.0F;          // norm and q/k norms
+  float norm_offset = 0.0F;  // norm and q/k norms: weight + offset (1 where a file stores w - 1)
   NormKind norm_kind = NormKind::rms;
-  Activation activation = Activation::none;     // matmul; with glu: out0 = act(x w0^T) * (x w1^T)
+  Activation activation = Activation::none;  // matmul; with glu: out0 = act(x w0^T) * (x w1^T)
   bool glu = false;
 
   std::int16_t group = -1;        // cache group
   std::int16_t group_layer = -1;  // layer inside the group's pages
   std::uint16_t heads = 0, kv_heads = 0;
-  std::uint16_t k_dim = 0, v_dim = 0;           // per head
-  std::uint32_t window = 0;                     // attention sees positions > p - window; 0 is all
+  std::uint16_t k_dim = 0, v_dim = 0;  // per head
+  std::uint32_t window = 0;            // attention sees positions > p - window; 0 is all
   RopeStyle rope = RopeStyle::none;
-  std::uint16_t rope_dim = 0;                   // leading dims of a head that rotate
-  std::int16_t rope_table = -1;                 // constants[rope_table]: rope_dim/2 frequencies
-  float rope_mscale = 1.0F;                     // factor of cos and sin (YaRN, longrope)
-  QkNorm qk_norm = QkNorm::none;                // weights w0 (q) and w1 (k)
+  std::uint16_t rope_dim = 0;     // leading dims of a head that rotate
+  std::int16_t rope_table = -1;   // constants[rope_table]: rope_dim/2 frequencies
+  float rope_mscale = 1.0F;       // factor of cos and sin (YaRN, longrope)
+  QkNorm qk_norm = QkNorm::none;  // weights w0 (q) and w1 (k)
 
   bool operator==(const Step&) const = default;
 };
@@ -152,11 +156,11 @@ struct Plan {
   std::uint32_t vocab = 0;
   std::vector<Weight> weights;
   std::vector<Buffer> buffers;
-  std::vector<std::vector<float>> constants;    // rope frequencies and the like
+  std::vector<std::vector<float>> constants;  // rope frequencies and the like
   std::vector<CacheGroup> groups;
   std::vector<Step> steps;
-  BufferId result = kNone;                      // logits (R, vocab), or hidden rows for embed
-  std::uint64_t scratch_bytes = 0;              // set by place()
+  BufferId result = kNone;          // logits (R, vocab), or hidden rows for embed
+  std::uint64_t scratch_bytes = 0;  // set by place()
   bool operator==(const Plan&) const = default;
 };
 
