@@ -28,9 +28,9 @@ struct TensorInfo {
   std::uint32_t n_dims;
   std::array<std::uint64_t, 4> dims;  // dims[0] is the contiguous one (GGUF order); unused are 1
   std::uint64_t bytes;
-  std::uint64_t offset;    // of the first byte in its file
-  std::uint32_t file;      // index into Checkpoint::files()
-  const std::byte* data;   // in the mapping; null in a vocabulary-only or header-only checkpoint
+  std::uint64_t offset;   // of the first byte in its file
+  std::uint32_t file;     // index into Checkpoint::files()
+  const std::byte* data;  // in the mapping; null in a vocabulary-only or header-only checkpoint
   std::uint64_t n_elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
 
@@ -42,9 +42,9 @@ class Checkpoint {
   virtual ~Checkpoint() = default;
 
   virtual Format format() const = 0;
-  virtual const std::string& path() const = 0;               // as given
-  virtual std::span<const std::string> files() const = 0;    // weight files, in order
-  virtual const Metadata& metadata() const = 0;              // GGUF keys; empty for safetensors
+  virtual const std::string& path() const = 0;             // as given
+  virtual std::span<const std::string> files() const = 0;  // weight files, in order
+  virtual const Metadata& metadata() const = 0;            // GGUF keys; empty for safetensors
   virtual std::span<const TensorInfo> tensors() const = 0;
   virtual const TensorInfo* find(std::string_view tensor) const = 0;
   // Texts of the files beside safetensors; empty when absent. Views live as long as the checkpoint.
@@ -53,6 +53,8 @@ class Checkpoint {
   virtual std::string_view tokenizer_config_json() const = 0;
   virtual std::string_view generation_config_json() const = 0;
   virtual std::string_view chat_template_jinja() const = 0;
+  // Oddities that do not stop the loading, one sentence each (bytes after the last tensor, ...).
+  virtual std::span<const std::string> warnings() const = 0;
 };
 
 }  // namespace orrery::storage

@@ -6,6 +6,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -18,6 +20,14 @@ class MappedFile {
   virtual std::span<const std::byte> bytes() const = 0;
 };
 
+enum class FileKind { regular, folder, other };
+
+struct FileInfo {
+  std::uint64_t size = 0;
+  std::int64_t modified_ns = 0;  // since 1970
+  FileKind kind = FileKind::other;
+};
+
 class Io {
  public:
   virtual ~Io() = default;
@@ -26,8 +36,18 @@ class Io {
   virtual Result<std::unique_ptr<MappedFile>> map(const std::string& path) = 0;
   // Reads a whole small file; E_TOOBIG above `limit` bytes.
   virtual Result<std::string> read_file(const std::string& path, std::uint64_t limit) = 0;
-  virtual bool exists(const std::string& path) = 0;
-  virtual bool is_directory(const std::string& path) = 0;
+  // Follows links; E_NOTFOUND when nothing is there.
+  virtual Result<FileInfo> info(const std::string& path) = 0;
+  // The names in a folder, sorted, without "." and "..".
+  virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;
+  // Writes a small file so that readers see the old or the new text, never a part.
+  virtual Status replace_file(const std::string& path, std::string_view text) = 0;
+
+  bool exists(const std::string& path) { return info(path).has_value(); }
+  bool is_directory(const std::string& path) {
+    const Result<FileInfo> found = info(path);
+    return found && found->kind == FileKind::folder;
+  }
 };
 
 // The real file system.

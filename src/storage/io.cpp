@@ -1,0 +1,193 @@
+#include "storage/io.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/checked.hpp"
+#include "storage/describe.hpp"
+#include "storage/limits.hpp"
+
+namespace orrery::storage {
+namespace {
+
+constexpr std::uint64_t kHugePage = 2 * kMiB;
+constexpr std::uint64_t kSmallPage = 4096;
+
+std::unexpected<Error> system_error(std::string_view path, std::string_view action, int code) {
+  std::string_view kind = "E_IO";
+  if (code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG) kind = "E_NOTFOUND";
+  if (code == EACCES || code == EPERM) kind = "E_PERM";
+  if (code == ENXIO || code == ENODEV || code == EISDIR) kind = "E_NOTFILE";
+  return fail(kind,
+              fmt::format("{}: cannot {}: {}", quoted(path, 200), action, std::strerror(code)));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+struct OpenFile {
+  Descriptor fd;
+  std::uint64_t size;
+};
+
+Result<OpenFile> open_regular(const std::string& path) {
+  if (path.find('\0') != std::string::npos) {
+    return fail("E_NOTFOUND", fmt::format("{}: a path cannot hold a NUL", quoted(path, 200)));
+  }
+  // O_NONBLOCK: opening a FIFO for reading would otherwise wait for its writer.
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (fd.get() < 0) return system_error(path, "open", errno);
+  struct stat info{};
+  if (::fstat(fd.get(), &info) != 0) return system_error(path, "read the size of it", errno);
+  if (!S_ISREG(info.st_mode)) {
+    return fail("E_NOTFILE", fmt::format("{}: is a {}, a regular file is needed", quoted(path, 200),
+                                         S_ISDIR(info.st_mode) ? "folder" : "special file"));
+  }
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (size > kMaxFileBytes) {
+    return fail("E_TOOBIG", fmt::format("{}: has {} bytes, at most {} are allowed",
+                                        quoted(path, 200), size, kMaxFileBytes));
+  }
+  return OpenFile{std::move(fd), size};
+}
+
+class SystemMapping final : public MappedFile {
+ public:
+  SystemMapping(std::byte* start, std::uint64_t size) : start_(start), size_(size) {}
+  SystemMapping(const SystemMapping&) = delete;
+  SystemMapping& operator=(const SystemMapping&) = delete;
+  ~SystemMapping() override {
+    if (size_ != 0) ::munmap(start_, align_up(size_, kSmallPage));
+  }
+  std::span<const std::byte> bytes() const override { return {start_, size_}; }
+
+ private:
+  std::byte* start_;
+  std::uint64_t size_;
+};
+
+// Maps at an address that is congruent to the file offset modulo 2 MiB, which huge pages need: a
+// larger range is reserved first and what is not used of it is given back.
+Result<std::unique_ptr<MappedFile>> map_congruent(const std::string& path, int fd,
+                                                  std::uint64_t size) {
+  const std::uint64_t length = align_up(size, kSmallPage);
+  const std::uint64_t reserved = length + kHugePage;
+  void* area =
+      ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (area == MAP_FAILED) return system_error(path, "reserve address space for", errno);
+  const auto begin = reinterpret_cast<std::uintptr_t>(area);
+  const std::uintptr_t start = align_up(begin, kHugePage);
+  const std::uint64_t head = start - begin;
+  const std::uint64_t tail = reserved - head - length;
+  auto* target = static_cast<std::byte*>(area) + head;
+  if (::mmap(target, size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    const int code = errno;
+    ::munmap(area, reserved);
+    return system_error(path, "map", code);
+  }
+  if (head != 0) ::munmap(area, head);
+  if (tail != 0) ::munmap(target + length, tail);
+  ::madvise(target, length, MADV_HUGEPAGE);  // only advice: not every file system can
+  return std::make_unique<SystemMapping>(target, size);
+}
+
+class SystemIo final : public Io {
+ public:
+  Result<std::unique_ptr<MappedFile>> map(const std::string& path) override {
+    ORRERY_TRY(const OpenFile file, open_regular(path));
+    if (file.size == 0) return std::make_unique<SystemMapping>(nullptr, 0);
+    return map_congruent(path, file.fd.get(), file.size);
+  }
+
+  Result<std::string> read_file(const std::string& path, std::uint64_t limit) override {
+    ORRERY_TRY(const OpenFile file, open_regular(path));
+    if (file.size > limit) {
+      return fail("E_TOOBIG", fmt::format("{}: has {} bytes, at most {} are allowed",
+                                          quoted(path, 200), file.size, limit));
+    }
+    std::string text(file.size, '\0');
+    std::uint64_t got = 0;
+    while (got < text.size()) {
+      const ssize_t n = ::read(file.fd.get(), text.data() + got, text.size() - got);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return system_error(path, "read", errno);
+      if (n == 0) break;
+      got += static_cast<std::uint64_t>(n);
+    }
+    text.resize(got);
+    return text;
+  }
+
+  Result<FileInfo> info(const std::string& path) override {
+    struct stat found{};
+    if (::stat(path.c_str(), &found) != 0) return system_error(path, "find", errno);
+    FileInfo result;
+    result.size = static_cast<std::uint64_t>(found.st_size);
+    result.modified_ns = std::int64_t{found.st_mtim.tv_sec} * 1'000'000'000 + found.st_mtim.tv_nsec;
+    if (S_ISREG(found.st_mode)) result.kind = FileKind::regular;
+    if (S_ISDIR(found.st_mode)) result.kind = FileKind::folder;
+    return result;
+  }
+
+  Result<std::vector<std::string>> list(const std::string& folder) override {
+    DIR* directory = ::opendir(folder.c_str());
+    if (directory == nullptr) return system_error(folder, "list", errno);
+    std::vector<std::string> names;
+    while (const dirent* entry = ::readdir(directory)) {
+      const std::string_view name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      if (names.size() == kMaxFolderEntries) break;
+      names.emplace_back(name);
+    }
+    ::closedir(directory);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  Status replace_file(const std::string& path, std::string_view text) override {
+    const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) return system_error(temporary, "write", errno);
+    int code = 0;
+    while (!text.empty() && code == 0) {
+      const ssize_t n = ::write(fd, text.data(), text.size());
+      if (n >= 0) text.remove_prefix(static_cast<std::size_t>(n));
+      if (n < 0 && errno != EINTR) code = errno;
+    }
+    if (::close(fd) != 0 && code == 0) code = errno;
+    if (code == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) code = errno;
+    if (code == 0) return {};
+    ::unlink(temporary.c_str());
+    return system_error(path, "write", code);
+  }
+};
+
+}  // namespace
+
+Io& system_io() {
+  static SystemIo io;
+  return io;
+}
+
+}  // namespace orrery::storage
