@@ -36,8 +36,9 @@ struct Batch {
 
 // Where the bytes are that a plan names.
 struct Bindings {
-  std::vector<const std::byte*> weights;  // plan.weights order: first byte of the weight's row_begin
-  std::vector<PagePool> pools;            // plan.groups order
+  std::vector<const std::byte*>
+      weights;                  // plan.weights order: first byte of the weight's row_begin
+  std::vector<PagePool> pools;  // plan.groups order
 };
 
 class Program {
@@ -53,6 +54,9 @@ class Program {
   virtual std::uint64_t scratch_bytes() const = 0;
   // The name of the kernel that runs a step ("avx512_vnni/matmul_i8<Q4_1>").
   virtual std::string kernel_name(std::uint32_t step) const = 0;
+  // With the profile on, run() adds the time of each step, barrier included.
+  virtual void set_profile(bool) {}
+  virtual std::vector<double> step_seconds() const { return {}; }
 };
 
 struct DeviceInfo {
@@ -70,8 +74,8 @@ class Backend {
 };
 
 struct CpuOptions {
-  int threads = 0;      // 0: physical cores
-  std::string isa;      // "" chooses; "emu", "avx2", "avx512", ...: forced (ORRERY_ISA)
+  int threads = 0;  // 0: physical cores
+  std::string isa;  // "" chooses; "emu", "avx2", "avx512", ...: forced (ORRERY_ISA)
 };
 
 // Errors: E_ISA when the forced instruction set is unknown or this machine lacks it.

@@ -5,6 +5,6 @@ namespace orrery {
 [[noreturn]] void check_failed(const char* expression, const char* file, int line);
 }  // namespace orrery
 
-#define ORRERY_CHECK(expression)                                                \
-  (static_cast<bool>(expression) ? static_cast<void>(0)                         \
+#define ORRERY_CHECK(expression)                        \
+  (static_cast<bool>(expression) ? static_cast<void>(0) \
                                  : ::orrery::check_failed(#expression, __FILE__, __LINE__))

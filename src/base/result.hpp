@@ -37,15 +37,16 @@ using Status = Result<void>;
 // ORRERY_TRY(auto x, expression): x is the value, or the enclosing function returns the error.
 #define ORRERY_TRY(declaration, expression) \
   ORRERY_TRY_(ORRERY_CONCAT(orrery_try_, __LINE__), declaration, expression)
-#define ORRERY_TRY_(temporary, declaration, expression)                              \
-  auto temporary = (expression);                                                     \
-  if (!temporary) [[unlikely]] return std::unexpected(std::move(temporary).error()); \
+#define ORRERY_TRY_(temporary, declaration, expression)   \
+  auto temporary = (expression);                          \
+  if (!temporary) [[unlikely]]                            \
+    return std::unexpected(std::move(temporary).error()); \
   declaration = std::move(*temporary)
 
 // ORRERY_TRY_VOID(expression): the enclosing function returns the error of a Status, if any.
-#define ORRERY_TRY_VOID(expression)                                             \
-  do {                                                                          \
-    auto orrery_status = (expression);                                          \
-    if (!orrery_status) [[unlikely]]                                            \
-      return std::unexpected(std::move(orrery_status).error());                 \
+#define ORRERY_TRY_VOID(expression)                             \
+  do {                                                          \
+    auto orrery_status = (expression);                          \
+    if (!orrery_status) [[unlikely]]                            \
+      return std::unexpected(std::move(orrery_status).error()); \
   } while (false)

@@ -22,7 +22,8 @@ Result<Region> Region::map(std::uint64_t bytes) {
   const CheckedU64 usable = checked_align_up(bytes, kPage);
   const CheckedU64 total = checked_add(usable, checked_add(alignment, 2 * kPage));
   if (!total) return fail("E_MEMORY", fmt::format("a region of {} bytes is too large", bytes));
-  void* mapping = mmap(nullptr, *total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapping =
+      mmap(nullptr, *total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) {
     return fail("E_MEMORY", fmt::format("the system refuses {} bytes of memory", bytes));
   }

@@ -21,9 +21,9 @@ class Region {
   std::uint64_t size() const { return size_; }
 
  private:
-  std::byte* data_ = nullptr;   // first usable byte, 2 MiB aligned for large regions
+  std::byte* data_ = nullptr;  // first usable byte, 2 MiB aligned for large regions
   std::uint64_t size_ = 0;
-  void* mapping_ = nullptr;     // with the guard pages
+  void* mapping_ = nullptr;  // with the guard pages
   std::uint64_t mapping_size_ = 0;
 };
 

@@ -1,0 +1,247 @@
+// attention of rows (class f32): each query row over its sequence in parts of 256 tokens that are
+// merged in index order, so that the result does not depend on who computed which part.
+#include <algorithm>
+
+#include "backend/cpu/step.hpp"
+
+namespace orrery::backend::cpu {
+namespace {
+
+constexpr std::int32_t kPartTokens = 256;
+constexpr std::size_t kCounterBytes = 64;
+
+struct Shape {
+  std::uint32_t heads, kv_heads, k_dim, v_dim, g;
+  std::size_t head_bytes, page_bytes, layer_offset;
+  std::byte* pool;
+  std::size_t group;
+  bool f32_cache;
+  float scale, softcap;
+  std::uint32_t window;
+
+  Shape(const CompileContext& context, const plan::Step& step)
+      : heads(step.heads),
+        kv_heads(step.kv_heads),
+        k_dim(step.k_dim),
+        v_dim(step.v_dim),
+        g(step.heads / step.kv_heads),
+        group(static_cast<std::size_t>(step.group)),
+        scale(step.scale),
+        softcap(step.softcap),
+        window(step.window) {
+    const plan::CacheGroup& cache = context.plan->groups[group];
+    head_bytes = cache.head_bytes();
+    page_bytes = cache.page_bytes();
+    layer_offset = head_bytes * cache.kv_heads * static_cast<std::size_t>(step.group_layer);
+    pool = context.bindings->pools[group].base;
+    f32_cache = cache.element == DType::f32;
+  }
+};
+
+class AttentionRows : public CpuStep {
+ public:
+  AttentionRows(const CompileContext& context, const plan::Step& step)
+      : s_(context, step),
+        q_(context.buffer(step.in[0])),
+        out_(context.buffer(step.out[0])),
+        threads_(context.threads),
+        kernels_(*context.kernels->rows) {
+    std::uint64_t tokens = 0;  // a window group still addresses positions by absolute page index
+    tokens = std::uint64_t{context.bindings->pools[s_.group].capacity} * plan::kPageTokens;
+    max_parts_ = static_cast<std::int32_t>(tokens / kPartTokens) + 2;
+    kernel_ = context.kernel_label(false, "attention", plan::kNone);
+  }
+
+  std::size_t scratch_bytes() const override {
+    return parts_bytes() + std::size_t{s_.g} * s_.v_dim * 4 +
+           kernels::q8_layout(std::size_t{s_.v_dim}).stride;
+  }
+  std::size_t shared_bytes() const override {
+    return split_items() * (parts_bytes() + kCounterBytes);
+  }
+  void bind_shared(std::byte* shared) override {
+    counters_ = shared;
+    shared_ = shared + split_items() * kCounterBytes;
+  }
+
+  void run(const Worker& worker) const override {
+    const std::int32_t items = worker.batch->n_tokens * static_cast<std::int32_t>(s_.kv_heads);
+    if (items <= static_cast<std::int32_t>(split_items())) {
+      run_split(worker, items);
+      return;
+    }
+    for (std::int32_t i = worker.next(); i < items; i = worker.next()) {
+      const Item item = make_item(*worker.batch, i);
+      for (std::int32_t p = 0; p < item.parts; ++p) compute(*worker.batch, item, p, worker.scratch);
+      merge(item, worker.scratch, worker);
+    }
+  }
+
+ private:
+  struct Item {
+    std::int32_t row, head;          // query row, kv head
+    std::int32_t begin, end;         // positions that the row sees
+    std::int32_t first_part, parts;  // blocks of 256 positions that they touch
+  };
+
+  // Few rows: all threads share the parts of each (row, head); the one that ends last merges.
+  std::size_t split_items() const { return 4U * static_cast<std::size_t>(threads_); }
+  std::size_t part_floats() const { return std::size_t{s_.g} * (s_.v_dim + 2); }
+  std::size_t parts_bytes() const {
+    return (static_cast<std::size_t>(max_parts_) * part_floats() * 4 + 63) / 64 * 64;
+  }
+
+  Item make_item(const Batch& batch, std::int32_t i) const {
+    Item item{};
+    item.row = i / static_cast<std::int32_t>(s_.kv_heads);
+    item.head = i % static_cast<std::int32_t>(s_.kv_heads);
+    const std::int32_t position = batch.positions[item.row];
+    item.end = position + 1;
+    if (s_.window != 0) item.begin = std::max(0, item.end - static_cast<std::int32_t>(s_.window));
+    item.first_part = item.begin / kPartTokens;
+    item.parts = (item.end - 1) / kPartTokens - item.first_part + 1;
+    return item;
+  }
+
+  void run_split(const Worker& worker, std::int32_t items) const {
+    std::int32_t total = 0;
+    for (std::int32_t i = 0; i < items; ++i) total += make_item(*worker.batch, i).parts;
+    for (std::int32_t n = worker.next(); n < total; n = worker.next()) {
+      std::int32_t i = 0;
+      std::int32_t part = n;
+      Item item = make_item(*worker.batch, 0);
+      while (part >= item.parts) {
+        part -= item.parts;
+        item = make_item(*worker.batch, ++i);
+      }
+      std::byte* parts = shared_ + static_cast<std::size_t>(i) * parts_bytes();
+      compute(*worker.batch, item, part, parts);
+      auto& done = *reinterpret_cast<std::atomic<std::int32_t>*>(
+          counters_ + static_cast<std::size_t>(i) * kCounterBytes);
+      if (done.fetch_add(1, std::memory_order_acq_rel) == item.parts - 1) {
+        done.store(0, std::memory_order_relaxed);
+        merge(item, parts, worker);
+      }
+    }
+  }
+
+  // Layout of the parts of one item: m (parts, g) | l (parts, g) | o (parts, g, v_dim).
+  void compute(const Batch& batch, const Item& item, std::int32_t part, std::byte* memory) const {
+    float* m = reinterpret_cast<float*>(memory);
+    float* l = m + static_cast<std::size_t>(item.parts) * s_.g;
+    float* o = l + static_cast<std::size_t>(item.parts) * s_.g;
+    const std::int32_t first = (item.first_part + part) * kPartTokens;
+    kernels::AttentionPart args{};
+    args.q = q_.row(item.row) + static_cast<std::size_t>(item.head) * s_.g * s_.k_dim;
+    args.q_stride = s_.k_dim;
+    args.g = static_cast<int>(s_.g);
+    args.k_dim = static_cast<int>(s_.k_dim);
+    args.v_dim = static_cast<int>(s_.v_dim);
+    args.pool = s_.pool;
+    args.page_bytes = s_.page_bytes;
+    args.head_offset = s_.layer_offset + static_cast<std::size_t>(item.head) * s_.head_bytes;
+    args.pages = batch.page_tables[s_.group] + batch.row_sequence[item.row] * batch.pages_stride;
+    args.begin = std::max(item.begin, first);
+    args.end = std::min(item.end, first + kPartTokens);
+    args.f32_cache = s_.f32_cache;
+    args.scale = s_.scale;
+    args.softcap = s_.softcap;
+    args.m = m + static_cast<std::size_t>(part) * s_.g;
+    args.l = l + static_cast<std::size_t>(part) * s_.g;
+    args.o = o + static_cast<std::size_t>(part) * s_.g * s_.v_dim;
+    args.o_stride = s_.v_dim;
+    kernels_.attention_part(args);
+  }
+
+  void merge(const Item& item, const std::byte* memory, const Worker& worker) const {
+    const std::size_t n = static_cast<std::size_t>(item.parts) * s_.g;
+    const float* m = reinterpret_cast<const float*>(memory);
+    const bool operand = out_.form == plan::Form::q8;
+    const std::uint32_t first = static_cast<std::uint32_t>(item.head) * s_.g * s_.v_dim;
+    float* rows = reinterpret_cast<float*>(worker.scratch + parts_bytes());
+    float* out = operand ? rows : out_.row(item.row) + first;
+    kernels_.attention_merge({m, m + n, m + 2 * n, item.parts, static_cast<int>(s_.g),
+                              static_cast<int>(s_.v_dim), out, s_.v_dim});
+    if (!operand) return;
+    std::byte* temporary = worker.scratch + parts_bytes() + std::size_t{s_.g} * s_.v_dim * 4;
+    for (std::uint32_t h = 0; h < s_.g; ++h) {
+      store_q8(kernels_, rows + std::size_t{h} * s_.v_dim, first + h * s_.v_dim, s_.v_dim,
+               out_.bytes(item.row), out_.cols, temporary);
+    }
+  }
+
+  Shape s_;
+  BufferRef q_, out_;
+  int threads_;
+  std::int32_t max_parts_ = 0;
+  const kernels::RowKernels& kernels_;
+  std::byte* counters_ = nullptr;
+  std::byte* shared_ = nullptr;
+};
+
+class AttentionBlocks : public CpuStep {
+ public:
+  AttentionBlocks(const CompileContext& context, const plan::Step& step)
+      : s_(context, step),
+        q_(context.buffer(step.in[0])),
+        out_(context.buffer(step.out[0])),
+        kernels_(*context.kernels->blocks) {
+    kernel_ = context.kernel_label(true, "attention", plan::kNone);
+  }
+
+  std::size_t scratch_bytes() const override {
+    return kernels_.attention_scratch_bytes(static_cast<int>(s_.k_dim), static_cast<int>(s_.v_dim));
+  }
+
+  // Later blocks see more keys: the heaviest items go first.
+  void run(const Worker& worker) const override {
+    const std::int32_t blocks = n_blocks(worker.batch->n_tokens);
+    const std::int32_t heads = static_cast<std::int32_t>(s_.heads);
+    for (std::int32_t i = worker.next(); i < blocks * heads; i = worker.next()) {
+      attend(worker, blocks - 1 - i / heads, static_cast<std::uint32_t>(i % heads));
+    }
+  }
+
+ private:
+  void attend(const Worker& worker, std::int32_t b, std::uint32_t head) const {
+    const Batch& batch = *worker.batch;
+    kernels::AttentionBlock args{};
+    args.q = q_.block(b) + std::size_t{head} * s_.k_dim * 32;
+    args.k_dim = static_cast<int>(s_.k_dim);
+    args.v_dim = static_cast<int>(s_.v_dim);
+    args.first_position = batch.positions[32 * b];
+    args.n_tokens = std::min(32, batch.n_tokens - 32 * b);
+    args.window = s_.window;
+    args.pool = s_.pool;
+    args.page_bytes = s_.page_bytes;
+    args.head_offset = s_.layer_offset + std::size_t{head / s_.g} * s_.head_bytes;
+    args.pages = batch.page_tables[s_.group] + batch.row_sequence[0] * batch.pages_stride;
+    args.f32_cache = s_.f32_cache;
+    args.scale = s_.scale;
+    args.softcap = s_.softcap;
+    args.scratch = worker.scratch;
+    args.out_feature = static_cast<int>(head * s_.v_dim);
+    if (out_.form == plan::Form::f32) {
+      args.out_f = out_.block(b) + std::size_t{head} * s_.v_dim * 32;
+    } else {
+      args.out_x = out_.block(b);
+    }
+    kernels_.attention(args);
+  }
+
+  Shape s_;
+  BufferRef q_, out_;
+  const kernels::BlockKernels& kernels_;
+};
+
+}  // namespace
+
+StepResult make_attention(const CompileContext& context, const plan::Step& step) {
+  return std::make_unique<AttentionRows>(context, step);
+}
+
+StepResult make_attention_blocks(const CompileContext& context, const plan::Step& step) {
+  return std::make_unique<AttentionBlocks>(context, step);
+}
+
+}  // namespace orrery::backend::cpu

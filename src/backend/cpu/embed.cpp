@@ -1,0 +1,79 @@
+// embed: rows of the vocabulary table (and of learned positions) -> the residual stream.
+#include "backend/cpu/step.hpp"
+#include "tensor/decode.hpp"
+
+namespace orrery::backend::cpu {
+namespace {
+
+class Embed : public CpuStep {
+ public:
+  Embed(const CompileContext& context, const plan::Step& step)
+      : table_(context.info(step.w[0])),
+        table_data_(context.weight(step.w[0])),
+        out_(context.buffer(step.out[0])),
+        scale_(step.scale),
+        kernels_(*context.kernels) {
+    if (step.w[1] != plan::kNone) {
+      positions_ = &context.info(step.w[1]);
+      positions_data_ = context.weight(step.w[1]);
+    }
+    kernel_ = context.kernel_label(out_.blocks, "embed", step.w[0]);
+  }
+
+  std::size_t scratch_bytes() const override {
+    return (out_.blocks ? 33U : 1U) * std::size_t{out_.cols} * 4;
+  }
+
+  void run(const Worker& worker) const override {
+    const std::int32_t rows = worker.batch->n_tokens;
+    float* scratch = reinterpret_cast<float*>(worker.scratch);
+    if (!out_.blocks) {
+      for (std::int32_t r = worker.next(); r < rows; r = worker.next()) {
+        embed_row(*worker.batch, r, out_.row(r), scratch);
+      }
+      return;
+    }
+    float* block_rows = scratch + out_.cols;  // (32, cols)
+    for (std::int32_t b = worker.next(); b < n_blocks(rows); b = worker.next()) {
+      const std::int32_t n = std::min(32, rows - 32 * b);
+      for (std::int32_t t = 0; t < n; ++t) {
+        embed_row(*worker.batch, 32 * b + t, block_rows + std::size_t{out_.cols} * t, scratch);
+      }
+      kernels_.blocks->rows_to_block(block_rows, out_.cols, n, static_cast<int>(out_.cols),
+                                     out_.block(b));
+    }
+  }
+
+ private:
+  void embed_row(const Batch& batch, std::int32_t r, float* out, float* scratch) const {
+    const std::uint64_t cols = out_.cols;
+    const std::uint64_t id = static_cast<std::uint64_t>(batch.ids[r]);
+    decode_row(table_.dtype, table_data_ + id * row_bytes(table_.dtype, cols), out, cols);
+    const float* position = nullptr;
+    if (positions_ != nullptr) {
+      const std::uint64_t p = static_cast<std::uint64_t>(batch.positions[r]);
+      decode_row(positions_->dtype, positions_data_ + p * row_bytes(positions_->dtype, cols),
+                 scratch, cols);
+      position = scratch;
+    }
+    if (scale_ != 1.0F || position != nullptr) {
+      kernels_.rows->scale_add(out, scale_, position, static_cast<int>(cols));
+    }
+  }
+
+  plan::Weight table_;
+  const std::byte* table_data_;
+  const plan::Weight* positions_ = nullptr;
+  const std::byte* positions_data_ = nullptr;
+  BufferRef out_;
+  float scale_;
+  kernels::KernelSet kernels_;
+};
+
+}  // namespace
+
+StepResult make_embed(const CompileContext& context, const plan::Step& step) {
+  return std::make_unique<Embed>(context, step);
+}
+
+}  // namespace orrery::backend::cpu

@@ -1,0 +1,127 @@
+// matmul of prefill (class b16): a task is some weight rows times all token blocks.
+#include <algorithm>
+
+#include "backend/cpu/step.hpp"
+#include "base/checked.hpp"
+
+namespace orrery::backend::cpu {
+namespace {
+
+struct Part {
+  const std::byte* w = nullptr;
+  const std::byte* w_up = nullptr;
+  std::uint64_t w_stride = 0;
+  std::uint32_t rows = 0;
+  const float* bias = nullptr;
+  const float* bias_up = nullptr;
+  BufferRef out;
+  void (*kernel)(const kernels::MatmulBlocks&) = nullptr;
+  std::int32_t first_task = 0, tasks = 0;
+};
+
+class MatmulBlocksStep : public CpuStep {
+ public:
+  MatmulBlocksStep(const CompileContext& context, const plan::Step& step)
+      : in_(context.buffer(step.in[0])),
+        residual_(context.buffer(step.residual)),
+        activation_(activation_kind(step.activation)),
+        scale_(step.scale),
+        glu_(step.glu),
+        kernels_(*context.kernels->blocks) {
+    const std::uint32_t task_rows = static_cast<std::uint32_t>(kernels_.task_rows);
+    std::uint32_t total = 0;
+    for (std::size_t i = 0; i < (glu_ ? 1U : 3U) && step.w[i] != plan::kNone; ++i) {
+      parts_.push_back(make_part(context, step, i));
+      total += parts_.back().rows;
+    }
+    // Two tasks a thread at least, so that nobody waits for a whole one.
+    const std::uint32_t fair = total / (2 * static_cast<std::uint32_t>(context.threads));
+    rows_per_task_ = std::max(32U, std::min(task_rows, fair / 32 * 32));
+    for (Part& part : parts_) {
+      part.first_task = n_tasks_;
+      part.tasks = static_cast<std::int32_t>(ceil_div(part.rows, rows_per_task_));
+      n_tasks_ += part.tasks;
+    }
+    kernel_ = context.kernel_label(true, glu_ ? "glu_b16" : "matmul_b16", step.w[0]);
+  }
+
+  std::size_t scratch_bytes() const override {
+    return kernels_.matmul_scratch_bytes(static_cast<int>(in_.cols), glu_);
+  }
+
+  void run(const Worker& worker) const override {
+    for (std::int32_t t = worker.next(); t < n_tasks_; t = worker.next()) {
+      const Part* part = parts_.data();
+      while (t >= part->first_task + part->tasks) ++part;
+      run_task(*part, static_cast<std::uint32_t>(t - part->first_task) * rows_per_task_, worker);
+    }
+  }
+
+ private:
+  Part make_part(const CompileContext& context, const plan::Step& step, std::size_t i) const {
+    const plan::Weight& weight = context.info(step.w[i]);
+    Part part;
+    part.w = context.weight(step.w[i]);
+    part.w_stride = row_bytes(weight.dtype, weight.cols);
+    part.rows = weight.rows;
+    part.bias = context.vector(step.bias[i]);
+    part.out = context.buffer(step.out[glu_ ? 0 : i]);
+    part.kernel = kernels_.matmul[static_cast<std::size_t>(weight.dtype)];
+    if (glu_) {
+      part.w_up = context.weight(step.w[1]);
+      part.bias_up = context.vector(step.bias[1]);
+    }
+    return part;
+  }
+
+  void run_task(const Part& part, std::uint32_t row, const Worker& worker) const {
+    const std::uint32_t n = std::min(rows_per_task_, part.rows - row);
+    kernels::MatmulBlocks args{};
+    args.w = part.w + row * part.w_stride;
+    args.w_up = glu_ ? part.w_up + row * part.w_stride : nullptr;
+    args.w_stride = part.w_stride;
+    args.row = static_cast<int>(row);
+    args.n = static_cast<int>(n);
+    args.k = static_cast<int>(in_.cols);
+    args.x = in_.data;
+    args.m = worker.batch->n_tokens;
+    args.scratch = worker.scratch;
+    args.bias = part.bias != nullptr ? part.bias + row : nullptr;
+    args.bias_up = part.bias_up != nullptr ? part.bias_up + row : nullptr;
+    args.activation = activation_;
+    args.scale = scale_;
+    args.residual = residual_ ? residual_.row(0) : nullptr;
+    args.out_f = part.out.form == plan::Form::f32 ? part.out.row(0) : nullptr;
+    args.out_x = part.out.form == plan::Form::bf16 ? part.out.data : nullptr;
+    args.features = static_cast<int>(part.out.cols);
+    part.kernel(args);
+  }
+
+  BufferRef in_, residual_;
+  kernels::ActivationKind activation_;
+  float scale_;
+  bool glu_;
+  const kernels::BlockKernels& kernels_;
+  std::vector<Part> parts_;
+  std::uint32_t rows_per_task_ = 32;
+  std::int32_t n_tasks_ = 0;
+};
+
+}  // namespace
+
+StepResult make_matmul_blocks(const CompileContext& context, const plan::Step& step) {
+  for (const plan::WeightId id : step.w) {
+    if (id == plan::kNone) continue;
+    const DType dtype = context.info(id).dtype;
+    if (context.kernels->blocks->matmul[static_cast<std::size_t>(dtype)] == nullptr) {
+      return fail("E_UNSUPPORTED", "the CPU backend has no block kernel for weights of type " +
+                                       std::string(dtype_info(dtype).name));
+    }
+  }
+  if (step.glu && context.info(step.w[0]).dtype != context.info(step.w[1]).dtype) {
+    return fail("E_UNSUPPORTED", "gate and up of a block matmul must have one element type");
+  }
+  return std::make_unique<MatmulBlocksStep>(context, step);
+}
+
+}  // namespace orrery::backend::cpu

@@ -1,0 +1,241 @@
+#include "backend/cpu/program.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.hpp"
+#include "base/checked.hpp"
+#include "base/clock.hpp"
+
+namespace orrery::backend::cpu {
+namespace {
+
+std::uint64_t rope_bytes(const plan::Plan& plan, const RopeTable& table) {
+  const std::uint64_t rows = align_up(plan.capacity.tokens, 32);
+  return align_up(rows * table.frequencies->size() * 4, 64);
+}
+
+StepResult make_step(const CompileContext& context, const plan::Step& step) {
+  const bool blocks = context.buffer(step.in[0]).blocks;
+  switch (step.op) {
+    case plan::Op::embed:
+      return make_embed(context, step);
+    case plan::Op::norm:
+      return make_norm(context, step);
+    case plan::Op::quantize_rows:
+      return make_quantize_rows(context, step);
+    case plan::Op::matmul:
+      return blocks ? make_matmul_blocks(context, step) : make_matmul(context, step);
+    case plan::Op::logits:
+      return make_matmul(context, step);
+    case plan::Op::rope_kv_write:
+      return blocks ? make_rope_kv_write_blocks(context, step) : make_rope_kv_write(context, step);
+    case plan::Op::attention:
+      return blocks ? make_attention_blocks(context, step) : make_attention(context, step);
+    case plan::Op::select_rows:
+      return make_select_rows(context, step);
+    case plan::Op::add:
+    case plan::Op::mul:
+    case plan::Op::tap:
+      return make_elementwise(context, step);
+  }
+  ORRERY_CHECK(false);
+}
+
+}  // namespace
+
+CpuProgram::CpuProgram(const plan::Plan& plan, Bindings bindings, const kernels::KernelSet& kernels,
+                       std::shared_ptr<ThreadTeam> team)
+    : plan_(plan),
+      bindings_(std::move(bindings)),
+      kernels_(kernels),
+      team_(std::move(team)),
+      barrier_(team_->size()) {
+  blocks_ = std::ranges::any_of(plan_.steps, [](const plan::Step& step) {
+    return step.number_class == plan::NumberClass::b16;
+  });
+  for (const plan::Step& step : plan_.steps) {
+    if (step.op != plan::Op::embed) continue;
+    embed_rows_ = plan_.weights[static_cast<std::size_t>(step.w[0])].rows;
+  }
+}
+
+Result<std::unique_ptr<CpuProgram>> CpuProgram::compile(const plan::Plan& plan, Bindings bindings,
+                                                        const kernels::KernelSet& kernels,
+                                                        std::shared_ptr<ThreadTeam> team) {
+  ORRERY_CHECK(bindings.weights.size() == plan.weights.size());
+  ORRERY_CHECK(bindings.pools.size() == plan.groups.size());
+  std::unique_ptr<CpuProgram> program(
+      new CpuProgram(plan, std::move(bindings), kernels, std::move(team)));
+  program->add_rope_tables();
+  ORRERY_TRY_VOID(program->bind_steps());
+  return program;
+}
+
+void CpuProgram::add_rope_tables() {
+  for (const plan::Step& step : plan_.steps) {
+    if (step.op != plan::Op::rope_kv_write || step.rope == plan::RopeStyle::none) continue;
+    const auto* frequencies = &plan_.constants[static_cast<std::size_t>(step.rope_table)];
+    const bool known = std::ranges::any_of(rope_tables_, [&](const RopeTable& table) {
+      return table.frequencies == frequencies && table.mscale == step.rope_mscale;
+    });
+    if (!known) rope_tables_.push_back({frequencies, step.rope_mscale, blocks_, nullptr, nullptr});
+  }
+}
+
+// Two passes: the first learns how much memory the steps want, the second binds them to it.
+Status CpuProgram::bind_steps() {
+  std::uint64_t rope_total = 0;
+  for (const RopeTable& table : rope_tables_) rope_total += 2 * rope_bytes(plan_, table);
+  std::uint64_t shared_total = 0;
+  for (const bool measure : {true, false}) {
+    std::byte* base = region_.data();
+    CompileContext context{&plan_,        &bindings_, &kernels_, base,
+                           team_->size(), blocks_,    &vectors_, &rope_tables_};
+    if (!measure) {
+      std::byte* rope = base + align_up(plan_.scratch_bytes, 64);
+      for (RopeTable& table : rope_tables_) {
+        table.cos = reinterpret_cast<float*>(rope);
+        table.sin = reinterpret_cast<float*>(rope + rope_bytes(plan_, table));
+        rope += 2 * rope_bytes(plan_, table);
+      }
+    }
+    vectors_.clear();
+    steps_.clear();
+    for (const plan::Step& step : plan_.steps) {
+      ORRERY_TRY(std::unique_ptr<CpuStep> bound, make_step(context, step));
+      thread_scratch_bytes_ = std::max(thread_scratch_bytes_, align_up(bound->scratch_bytes(), 64));
+      shared_total = std::max(shared_total, align_up(bound->shared_bytes(), 64));
+      steps_.push_back(std::move(bound));
+    }
+    if (!measure) break;
+    const std::uint64_t total = align_up(plan_.scratch_bytes, 64) + rope_total + shared_total +
+                                thread_scratch_bytes_ * static_cast<std::uint64_t>(team_->size());
+    ORRERY_TRY(region_, memory::Region::map(total));
+  }
+  // Steps run one after the other, so they share one area; counters in it return to zero.
+  std::byte* shared = region_.data() + align_up(plan_.scratch_bytes, 64) + rope_total;
+  for (const auto& step : steps_) step->bind_shared(shared);
+  thread_scratch_ = shared + shared_total;
+  step_ticks_.resize(steps_.size());
+  if (plan_.result != plan::kNone) {
+    const plan::Buffer& result = plan_.buffers[static_cast<std::size_t>(plan_.result)];
+    result_ = reinterpret_cast<const float*>(region_.data() + result.offset);
+  }
+  return {};
+}
+
+Status CpuProgram::check(const Batch& batch, std::uint32_t first, std::uint32_t last) const {
+  ORRERY_CHECK(first <= last && last <= steps_.size());
+  ORRERY_CHECK(batch.n_tokens >= 0 && batch.n_outputs >= 0);
+  ORRERY_CHECK(static_cast<std::uint32_t>(batch.n_tokens) <= plan_.capacity.tokens);
+  ORRERY_CHECK(static_cast<std::uint32_t>(batch.n_outputs) <= plan_.capacity.outputs);
+  ORRERY_CHECK(batch.page_tables.size() == plan_.groups.size());
+  for (std::int32_t i = 0; i < batch.n_tokens; ++i) {
+    if (batch.ids[i] < 0 || static_cast<std::uint32_t>(batch.ids[i]) >= embed_rows_) {
+      return fail("E_TOKEN", fmt::format("token id {} is outside of the vocabulary of {}",
+                                         batch.ids[i], embed_rows_));
+    }
+  }
+  return {};
+}
+
+Status CpuProgram::run(const Batch& batch, std::uint32_t first, std::uint32_t last) {
+  ORRERY_TRY_VOID(check(batch, first, last));
+  batch_ = &batch;
+  first_ = first;
+  last_ = last;
+  for (Queue& queue : queues_) queue.next.store(0, std::memory_order_relaxed);
+  team_->run([](void* self, int thread) { static_cast<CpuProgram*>(self)->work(thread); }, this);
+  batch_ = nullptr;
+  return {};
+}
+
+void CpuProgram::work(int thread) {
+  Worker worker{thread, team_->size(), batch_, nullptr,
+                thread_scratch_ + thread_scratch_bytes_ * static_cast<std::uint64_t>(thread)};
+  if (blocks_) kernels_.blocks->thread_begin();
+  if (first_ == 0 && !rope_tables_.empty()) {
+    fill_rope_tables(thread);
+    barrier_.wait();
+  }
+  std::uint64_t before = profile_ ? clock_ticks() : 0;
+  for (std::uint32_t s = first_; s < last_; ++s) {
+    // Everybody left step s - 2 before step s - 1 began, so its queue is free to serve s + 1.
+    if (thread == 0) queues_[(s + 1) % 3].next.store(0, std::memory_order_relaxed);
+    worker.queue = &queues_[s % 3].next;
+    steps_[s]->run(worker);
+    barrier_.wait();
+    if (profile_ && thread == 0) {
+      const std::uint64_t now = clock_ticks();
+      step_ticks_[s] += now - before;
+      before = now;
+    }
+  }
+  if (blocks_) kernels_.blocks->thread_end();
+}
+
+// Angles as the references compute them: float(position) * frequency in f32, then cos and sin.
+void CpuProgram::fill_rope_tables(int thread) {
+  for (const RopeTable& table : rope_tables_) {
+    const std::size_t half = table.frequencies->size();
+    const std::int32_t rows = batch_->n_tokens;
+    const std::int32_t padded = table.blocks ? 32 * n_blocks(rows) : rows;
+    for (std::int32_t r = thread; r < padded; r += team_->size()) {
+      const float position = static_cast<float>(batch_->positions[std::min(r, rows - 1)]);
+      for (std::size_t i = 0; i < half; ++i) {
+        const float angle = position * (*table.frequencies)[i];
+        const std::size_t at = table.blocks ? (static_cast<std::size_t>(r / 32) * half + i) * 32 +
+                                                  static_cast<std::size_t>(r % 32)
+                                            : static_cast<std::size_t>(r) * half + i;
+        table.cos[at] = std::cos(angle) * table.mscale;
+        table.sin[at] = std::sin(angle) * table.mscale;
+      }
+    }
+  }
+}
+
+std::vector<double> CpuProgram::step_seconds() const {
+  std::vector<double> seconds;
+  for (const std::uint64_t ticks : step_ticks_) seconds.push_back(ticks_to_seconds(ticks));
+  return seconds;
+}
+
+std::vector<float> CpuProgram::download(plan::BufferId id, std::int64_t rows) const {
+  const plan::Buffer& buffer = plan_.buffers[static_cast<std::size_t>(id)];
+  const CompileContext context{&plan_,        &bindings_, &kernels_, region_.data(),
+                               team_->size(), blocks_,    nullptr,   nullptr};
+  const BufferRef ref = context.buffer(id);
+  std::vector<float> out(static_cast<std::size_t>(rows) * buffer.cols);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* to = out.data() + static_cast<std::size_t>(r) * buffer.cols;
+    if (ref.form == plan::Form::q8) {
+      const kernels::Q8Layout layout = kernels::q8_layout(buffer.cols);
+      const std::byte* row = ref.bytes(r);
+      const float* d = reinterpret_cast<const float*>(row + layout.d_offset);
+      for (std::uint32_t c = 0; c < buffer.cols; ++c) {
+        to[c] = static_cast<float>(static_cast<std::int8_t>(row[c])) * d[c / 32];
+      }
+    } else if (ref.form == plan::Form::bf16) {
+      const auto* block = reinterpret_cast<const std::uint16_t*>(ref.block(r / 32));
+      for (std::uint32_t c = 0; c < buffer.cols; ++c) {
+        const std::size_t t = static_cast<std::size_t>(r % 32);
+        const std::size_t at = std::size_t{c / 32} * 1024 + (t / 16) * 512 +
+                               std::size_t{c % 32 / 2} * 32 + (t % 16) * 2 + c % 2;
+        const std::uint32_t bits = std::uint32_t{block[at]} << 16;
+        to[c] = std::bit_cast<float>(bits);
+      }
+    } else {
+      for (std::uint32_t c = 0; c < buffer.cols; ++c) {
+        to[c] = ref.blocks
+                    ? ref.block(r / 32)[std::size_t{c} * 32 + static_cast<std::size_t>(r % 32)]
+                    : ref.row(r)[c];
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace orrery::backend::cpu

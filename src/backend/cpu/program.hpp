@@ -1,0 +1,65 @@
+// A compiled plan on the CPU: steps with bound arguments, run by a team inside one parallel region.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "backend/cpu/step.hpp"
+#include "base/thread_team.hpp"
+#include "memory/region.hpp"
+
+namespace orrery::backend::cpu {
+
+class CpuProgram : public Program {
+ public:
+  static Result<std::unique_ptr<CpuProgram>> compile(const plan::Plan& plan, Bindings bindings,
+                                                     const kernels::KernelSet& kernels,
+                                                     std::shared_ptr<ThreadTeam> team);
+
+  Status run(const Batch& batch, std::uint32_t first, std::uint32_t last) override;
+  std::uint32_t n_steps() const override { return static_cast<std::uint32_t>(steps_.size()); }
+  const float* result() const override { return result_; }
+  std::vector<float> download(plan::BufferId buffer, std::int64_t rows) const override;
+  std::uint64_t scratch_bytes() const override { return region_.size(); }
+  std::string kernel_name(std::uint32_t step) const override { return steps_[step]->kernel(); }
+  void set_profile(bool on) override { profile_ = on; }
+  std::vector<double> step_seconds() const override;
+
+ private:
+  CpuProgram(const plan::Plan& plan, Bindings bindings, const kernels::KernelSet& kernels,
+             std::shared_ptr<ThreadTeam> team);
+  void add_rope_tables();
+  Status bind_steps();
+  Status check(const Batch& batch, std::uint32_t first, std::uint32_t last) const;
+  void work(int thread);
+  void fill_rope_tables(int thread);
+
+  plan::Plan plan_;
+  Bindings bindings_;
+  kernels::KernelSet kernels_;
+  std::shared_ptr<ThreadTeam> team_;
+  bool blocks_ = false;
+  memory::Region region_;  // plan scratch | rope tables | shared | one scratch per thread
+  std::byte* thread_scratch_ = nullptr;
+  std::uint64_t thread_scratch_bytes_ = 0;
+  std::vector<std::unique_ptr<std::vector<float>>> vectors_;
+  std::vector<RopeTable> rope_tables_;
+  std::vector<std::unique_ptr<CpuStep>> steps_;
+  const float* result_ = nullptr;
+  std::uint32_t embed_rows_ = 0;  // ids at or above it are refused
+
+  // One run.
+  const Batch* batch_ = nullptr;
+  std::uint32_t first_ = 0, last_ = 0;
+  Barrier barrier_;
+  struct alignas(64) Queue {
+    std::atomic<std::int32_t> next{0};
+  };
+  Queue queues_[3];  // step s uses queue s % 3; see work()
+  bool profile_ = false;
+  std::vector<std::uint64_t> step_ticks_;
+};
+
+}  // namespace orrery::backend::cpu

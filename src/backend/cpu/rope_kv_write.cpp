@@ -1,0 +1,255 @@
+// rope_kv_write: q and k normalised (where the family does) and rotated; k and v into their pages.
+#include <cstring>
+
+#include "backend/cpu/step.hpp"
+#include "base/check.hpp"
+
+namespace orrery::backend::cpu {
+namespace {
+
+// The address of a token's K or V row inside the pages of its sequence.
+struct CacheRows {
+  std::byte* pool = nullptr;
+  std::size_t page_bytes = 0, layer_offset = 0, head_bytes = 0, element = 2;
+  std::uint32_t k_dim = 0, v_dim = 0;
+  std::size_t group = 0;
+
+  CacheRows(const CompileContext& context, const plan::Step& step)
+      : group(static_cast<std::size_t>(step.group)) {
+    const plan::CacheGroup& cache = context.plan->groups[group];
+    pool = context.bindings->pools[group].base;
+    page_bytes = cache.page_bytes();
+    head_bytes = cache.head_bytes();
+    layer_offset = head_bytes * cache.kv_heads * static_cast<std::size_t>(step.group_layer);
+    element = cache.element == DType::f32 ? 4 : 2;
+    k_dim = cache.k_dim;
+    v_dim = cache.v_dim;
+  }
+
+  std::byte* page(const Batch& batch, std::int32_t row, std::uint32_t head) const {
+    const std::int32_t sequence = batch.row_sequence[row];
+    const std::int32_t index = batch.positions[row] / static_cast<std::int32_t>(plan::kPageTokens);
+    const std::int32_t number = batch.page_tables[group][sequence * batch.pages_stride + index];
+    ORRERY_CHECK(number >= 0);
+    return pool + static_cast<std::size_t>(number) * page_bytes + layer_offset + head * head_bytes;
+  }
+  static std::size_t slot(const Batch& batch, std::int32_t row) {
+    return static_cast<std::size_t>(batch.positions[row]) % plan::kPageTokens;
+  }
+  std::byte* k_row(const Batch& batch, std::int32_t row, std::uint32_t head) const {
+    return page(batch, row, head) + slot(batch, row) * k_dim * element;
+  }
+  std::byte* v_row(const Batch& batch, std::int32_t row, std::uint32_t head) const {
+    return page(batch, row, head) +
+           (std::size_t{plan::kPageTokens} * k_dim + slot(batch, row) * v_dim) * element;
+  }
+};
+
+// What rows and blocks share.
+struct RopeStep {
+  BufferRef q, k, v, out;
+  CacheRows cache;
+  std::uint32_t heads, kv_heads, k_dim, v_dim;
+  plan::QkNorm qk_norm;
+  const float* q_norm;
+  const float* k_norm;
+  float eps, norm_offset;
+  const RopeTable* table = nullptr;  // null: no rotation
+  int rope_dim;
+  bool adjacent;
+
+  RopeStep(const CompileContext& context, const plan::Step& step)
+      : q(context.buffer(step.in[0])),
+        k(context.buffer(step.in[1])),
+        v(context.buffer(step.in[2])),
+        out(context.buffer(step.out[0])),
+        cache(context, step),
+        heads(step.heads),
+        kv_heads(step.kv_heads),
+        k_dim(step.k_dim),
+        v_dim(step.v_dim),
+        qk_norm(step.qk_norm),
+        q_norm(context.vector(step.w[0])),
+        k_norm(context.vector(step.w[1])),
+        eps(step.eps),
+        norm_offset(step.norm_offset),
+        rope_dim(step.rope_dim),
+        adjacent(step.rope == plan::RopeStyle::adjacent) {
+    if (step.rope == plan::RopeStyle::none) return;
+    for (const RopeTable& candidate : *context.rope_tables) {
+      const std::vector<float>& wanted =
+          context.plan->constants[static_cast<std::size_t>(step.rope_table)];
+      if (candidate.frequencies == &wanted && candidate.mscale == step.rope_mscale) {
+        table = &candidate;
+      }
+    }
+    ORRERY_CHECK(table != nullptr);
+  }
+};
+
+class RopeRows : public CpuStep {
+ public:
+  RopeRows(const CompileContext& context, const plan::Step& step)
+      : s_(context, step), kernels_(*context.kernels->rows) {
+    kernel_ = context.kernel_label(false, "rope_kv_write", plan::kNone);
+  }
+
+  std::size_t scratch_bytes() const override {
+    return std::size_t{std::max(s_.heads, s_.kv_heads)} * std::max(s_.k_dim, s_.v_dim) * 4;
+  }
+
+  // One item is all of one row's q, k or v, so that norms over the whole width see all heads.
+  void run(const Worker& worker) const override {
+    const std::int32_t items = 3 * worker.batch->n_tokens;
+    for (std::int32_t i = worker.next(); i < items; i = worker.next()) {
+      const std::int32_t row = i / 3;
+      if (i % 3 == 0) write_q(row);
+      if (i % 3 == 1) write_k(*worker.batch, row, reinterpret_cast<float*>(worker.scratch));
+      if (i % 3 == 2) write_v(*worker.batch, row);
+    }
+  }
+
+ private:
+  void write_q(std::int32_t row) const {
+    normalize(s_.q.row(row), s_.q_norm, s_.heads, s_.out.row(row));
+    rotate(s_.out.row(row), s_.heads, row);
+  }
+
+  void write_k(const Batch& batch, std::int32_t row, float* scratch) const {
+    normalize(s_.k.row(row), s_.k_norm, s_.kv_heads, scratch);
+    rotate(scratch, s_.kv_heads, row);
+    for (std::uint32_t h = 0; h < s_.kv_heads; ++h) {
+      store(scratch + std::size_t{h} * s_.k_dim, s_.k_dim, s_.cache.k_row(batch, row, h));
+    }
+  }
+
+  void write_v(const Batch& batch, std::int32_t row) const {
+    for (std::uint32_t h = 0; h < s_.kv_heads; ++h) {
+      store(s_.v.row(row) + std::size_t{h} * s_.v_dim, s_.v_dim, s_.cache.v_row(batch, row, h));
+    }
+  }
+
+  void store(const float* x, std::uint32_t n, std::byte* to) const {
+    if (s_.cache.element == 4) {
+      std::memcpy(to, x, std::size_t{n} * 4);
+    } else {
+      kernels_.to_f16(x, to, static_cast<int>(n));
+    }
+  }
+
+  void normalize(const float* x, const float* weight, std::uint32_t n_heads, float* to) const {
+    const std::uint32_t width = n_heads * s_.k_dim;
+    if (s_.qk_norm == plan::QkNorm::none || weight == nullptr) {
+      std::memcpy(to, x, std::size_t{width} * 4);
+      return;
+    }
+    const std::uint32_t n = s_.qk_norm == plan::QkNorm::head ? s_.k_dim : width;
+    for (std::uint32_t begin = 0; begin < width; begin += n) {
+      kernels::NormRow args{};
+      args.x = x + begin;
+      args.weight = weight;
+      args.out = to + begin;
+      args.n = static_cast<int>(n);
+      args.eps = s_.eps;
+      args.offset = s_.norm_offset;
+      kernels_.norm(args);
+    }
+  }
+
+  void rotate(float* x, std::uint32_t n_heads, std::int32_t row) const {
+    if (s_.table == nullptr) return;
+    const std::size_t half = static_cast<std::size_t>(s_.rope_dim / 2);
+    for (std::uint32_t h = 0; h < n_heads; ++h) {
+      kernels_.rope({x + std::size_t{h} * s_.k_dim, s_.table->cos + half * row,
+                     s_.table->sin + half * row, s_.rope_dim, s_.adjacent});
+    }
+  }
+
+  RopeStep s_;
+  const kernels::RowKernels& kernels_;
+};
+
+class RopeBlocks : public CpuStep {
+ public:
+  RopeBlocks(const CompileContext& context, const plan::Step& step)
+      : s_(context, step), kernels_(*context.kernels) {
+    kernel_ = context.kernel_label(true, "rope_kv_write", plan::kNone);
+  }
+
+  std::size_t scratch_bytes() const override {
+    return std::size_t{std::max(s_.heads, s_.kv_heads)} * s_.k_dim * 32 * 4;
+  }
+
+  void run(const Worker& worker) const override {
+    const std::int32_t blocks = n_blocks(worker.batch->n_tokens);
+    // q, k and v of a block apart; with head-wise norms each head could be an item, but 3 items a
+    // block keep the threads busy from 64 tokens on.
+    for (std::int32_t i = worker.next(); i < 3 * blocks; i = worker.next()) {
+      const std::int32_t b = i / 3;
+      float* scratch = reinterpret_cast<float*>(worker.scratch);
+      if (i % 3 == 0) normalize_rotate(s_.q.block(b), s_.q_norm, s_.heads, b, s_.out.block(b));
+      if (i % 3 == 1) {
+        normalize_rotate(s_.k.block(b), s_.k_norm, s_.kv_heads, b, scratch);
+        store(*worker.batch, b, scratch, true);
+      }
+      if (i % 3 == 2) store(*worker.batch, b, s_.v.block(b), false);
+    }
+  }
+
+ private:
+  void normalize_rotate(const float* x, const float* weight, std::uint32_t n_heads, std::int32_t b,
+                        float* to) const {
+    const std::size_t head = std::size_t{s_.k_dim} * 32;
+    if (weight != nullptr && s_.qk_norm == plan::QkNorm::width) {
+      kernels::NormBlock args{};
+      args.x = x;
+      args.weight = weight;
+      args.out_f = to;
+      args.n = static_cast<int>(n_heads * s_.k_dim);
+      args.eps = s_.eps;
+      args.offset = s_.norm_offset;
+      kernels_.blocks->norm(args);
+    } else {
+      std::memcpy(to, x, head * n_heads * 4);
+    }
+    for (std::uint32_t h = 0; h < n_heads; ++h) {
+      float* y = to + head * h;
+      if (weight != nullptr && s_.qk_norm == plan::QkNorm::head) {
+        kernels_.blocks->head_norm(y, static_cast<int>(s_.k_dim), weight, s_.eps, s_.norm_offset);
+      }
+      if (s_.table == nullptr) continue;
+      const std::size_t half = static_cast<std::size_t>(s_.rope_dim / 2) * 32;
+      kernels_.blocks->rope(
+          {y, s_.table->cos + half * b, s_.table->sin + half * b, s_.rope_dim, s_.adjacent});
+    }
+  }
+
+  void store(const Batch& batch, std::int32_t b, const float* x, bool is_k) const {
+    const std::uint32_t dim = is_k ? s_.k_dim : s_.v_dim;
+    for (std::uint32_t h = 0; h < s_.kv_heads; ++h) {
+      void* rows[32] = {};
+      const std::int32_t n = std::min(32, batch.n_tokens - 32 * b);
+      for (std::int32_t t = 0; t < n; ++t) {
+        const std::int32_t row = 32 * b + t;
+        rows[t] = is_k ? s_.cache.k_row(batch, row, h) : s_.cache.v_row(batch, row, h);
+      }
+      kernels_.blocks->store_cache(
+          {x + std::size_t{h} * dim * 32, static_cast<int>(dim), rows, s_.cache.element == 4});
+    }
+  }
+
+  RopeStep s_;
+  kernels::KernelSet kernels_;
+};
+
+}  // namespace
+
+StepResult make_rope_kv_write(const CompileContext& context, const plan::Step& step) {
+  return std::make_unique<RopeRows>(context, step);
+}
+
+StepResult make_rope_kv_write_blocks(const CompileContext& context, const plan::Step& step) {
+  return std::make_unique<RopeBlocks>(context, step);
+}
+
+}  // namespace orrery::backend::cpu
