@@ -13,7 +13,8 @@ function(orrery_module name)
     add_library(orrery_${name} INTERFACE)
     set(scope INTERFACE)
   endif()
-  target_include_directories(orrery_${name} ${scope} ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_include_directories(orrery_${name} ${scope}
+    ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
   foreach(dep ${ARG_DEPS})
     target_link_libraries(orrery_${name} ${scope} orrery_${dep})
   endforeach()
@@ -45,12 +46,41 @@ function(orrery_tests name)
     if(files)
       add_executable(${exe} ${files})
       target_include_directories(${exe} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-      target_link_libraries(${exe} PRIVATE orrery_${name} ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+      target_link_libraries(${exe} PRIVATE orrery_${name} ${ARG_LIBS}
+        GTest::gtest GTest::gmock GTest::gtest_main)
       target_compile_definitions(${exe} PRIVATE
         ORRERY_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ORRERY_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared"
         ORRERY_PROGRAM="${CMAKE_BINARY_DIR}/orrery")
       add_test(NAME ${exe} COMMAND ${exe})
       set_tests_properties(${exe} PROPERTIES LABELS ${kind} TIMEOUT 900)
+      if(kind STREQUAL unit)
+        orrery_sanitized_test(${name} ${exe})
+      endif()
     endif()
   endforeach()
+endfunction()
+
+# The modules whose unit tests also run under ThreadSanitizer.
+set(ORRERY_THREADED_MODULES base backend engine)
+
+# A sanitizer build makes the test program part of its target `sanitized_checks`; the release build
+# lists the programs of build-dev and build-tsan among its tests, so that one ctest run has all.
+function(orrery_sanitized_test module exe)
+  set(threaded OFF)
+  if(module IN_LIST ORRERY_THREADED_MODULES)
+    set(threaded ON)
+  endif()
+  if(ORRERY_SANITIZE STREQUAL "thread" AND threaded)
+    add_dependencies(sanitized_checks ${exe})
+  elseif(ORRERY_SANITIZE MATCHES "address")
+    add_dependencies(sanitized_checks ${exe})
+  elseif(ORRERY_ALL_CHECKS)
+    add_test(NAME asan.${exe} COMMAND ${CMAKE_SOURCE_DIR}/build-dev/tests/${exe})
+    set_tests_properties(asan.${exe} PROPERTIES LABELS sanitizer TIMEOUT 900
+      ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1")
+    if(threaded)
+      add_test(NAME tsan.${exe} COMMAND ${CMAKE_SOURCE_DIR}/build-tsan/tests/${exe})
+      set_tests_properties(tsan.${exe} PROPERTIES LABELS sanitizer TIMEOUT 900)
+    endif()
+  endif()
 endfunction()

@@ -1,0 +1,64 @@
+# Thin fronts to scripts/ and the CMake presets. Each target installs what it is missing first.
+
+JOBS ?= $(shell nproc)
+MODEL ?=
+PROMPT ?=
+PREFIX ?= /usr/local
+export PROMPT
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
+.PHONY: help build run test check bench bench-peers install format lint clean
+
+help:
+	@echo "make build                     the program, at build/orrery"
+	@echo "make run [MODEL=..] [PROMPT=..] build, get the default model, chat or answer"
+	@echo "make test                      every check that CI runs (sanitizers, fuzzers too)"
+	@echo "make check                     the release build's tests and the style checks"
+	@echo "make bench                     benchmark the default model (or MODEL=..)"
+	@echo "make bench-peers               the same beside llama.cpp, as a table of ratios"
+	@echo "make install [PREFIX=..]       install the program, the library and its header"
+	@echo "make format, make lint         apply the code format; check the style"
+
+configure:
+	@scripts/setup
+	@cmake --preset release >/dev/null
+
+build: configure
+	@cmake --build build -j $(JOBS) --target orrery
+
+run: build
+	@test -n "$(MODEL)" || scripts/default-model >/dev/null
+	@if [ -n "$$PROMPT" ]; then build/orrery run $(MODEL) -p "$$PROMPT"; \
+	else build/orrery run $(MODEL); fi
+
+test:
+	@scripts/test
+
+check:
+	@scripts/setup --test
+	@cmake --preset release -DORRERY_ALL_CHECKS=OFF >/dev/null
+	@cmake --build build -j $(JOBS)
+	@PATH="$(CURDIR)/build-venv/bin:$$PATH" ctest --test-dir build -j $(JOBS) --output-on-failure
+
+bench: build
+	@test -n "$(MODEL)" || scripts/default-model >/dev/null
+	@build/orrery bench $(MODEL)
+
+bench-peers: build
+	@bench/peers/compare.py $(if $(MODEL),--model $(MODEL))
+
+install: build
+	@cmake --build build -j $(JOBS)
+	@cmake --install build --prefix "$(PREFIX)"
+
+format:
+	@scripts/setup --test
+	@git ls-files -z '*.cpp' '*.hpp' '*.h' '*.c' | xargs -0 clang-format-19 -i
+
+lint:
+	@scripts/setup --test
+	@python3 tests/lint/lint.py
+
+clean:
+	@rm -rf build build-dev build-tsan build-clang build-venv
