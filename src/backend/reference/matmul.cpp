@@ -1,0 +1,90 @@
+// matmul and logits: y = act(x w^T + bias) * scale + residual; with glu act(x w0^T) * (x w1^T).
+#include <cmath>
+#include <numbers>
+
+#include "backend/reference/reference_program.hpp"
+#include "base/check.hpp"
+
+namespace orrery::backend::reference {
+namespace {
+
+double activate(plan::Activation activation, double x) {
+  switch (activation) {
+    case plan::Activation::none:
+      return x;
+    case plan::Activation::silu:
+      return x / (1.0 + std::exp(-x));
+    case plan::Activation::gelu_tanh: {
+      const double inner = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+      return 0.5 * x * (1.0 + std::tanh(inner));
+    }
+    case plan::Activation::gelu_erf:
+      return 0.5 * x * (1.0 + std::erf(x / std::numbers::sqrt2));
+  }
+  ORRERY_CHECK(false);
+}
+
+// Four partial sums, so that the sum of one element need not wait for the last.
+double dot(const double* a, const double* b, std::uint32_t n) {
+  double sums[4] = {0.0, 0.0, 0.0, 0.0};
+  std::uint32_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    for (std::uint32_t k = 0; k < 4; ++k) sums[k] += a[i + k] * b[i + k];
+  }
+  for (; i < n; ++i) sums[0] += a[i] * b[i];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+}  // namespace
+
+// x (rows, cols) times the transposed weight (n, cols): (rows, n). The threads share the n rows.
+std::vector<double> ReferenceProgram::multiply(const std::vector<double>& x, std::int64_t rows,
+                                               plan::WeightId weight) const {
+  const plan::Weight& w = plan_.weights[weight];
+  std::vector<double> y(static_cast<std::size_t>(rows) * w.rows);
+  struct Job {
+    const ReferenceProgram* program;
+    const double* x;
+    double* y;
+    std::int64_t rows;
+    plan::WeightId weight;
+  } job{this, x.data(), y.data(), rows, weight};
+  const auto task = [](void* context, int thread) {
+    const Job& j = *static_cast<const Job*>(context);
+    const plan::Weight& matrix = j.program->plan_.weights[j.weight];
+    const auto step = static_cast<std::uint32_t>(j.program->team_->size());
+    for (auto n = static_cast<std::uint32_t>(thread); n < matrix.rows; n += step) {
+      const std::vector<float> decoded = j.program->weight_row(j.weight, n);
+      const std::vector<double> row(decoded.begin(), decoded.end());
+      for (std::int64_t r = 0; r < j.rows; ++r) {
+        j.y[r * matrix.rows + n] = dot(j.x + r * matrix.cols, row.data(), matrix.cols);
+      }
+    }
+  };
+  team_->run(task, &job);
+  return y;
+}
+
+void ReferenceProgram::matmul(const plan::Step& step, const Batch& batch) {
+  const std::int64_t rows = rows_of(step.in[0], batch);
+  const std::vector<double>& x = buffers_[step.in[0]];  // (rows, cols)
+  for (int k = 0; k < 3 && step.out[k] != plan::kNone; ++k) {
+    std::vector<double> y = multiply(x, rows, step.w[k]);
+    const std::uint32_t cols = cols_of(step.out[k]);
+    std::vector<float> bias(cols, 0.0F);
+    if (step.bias[k] != plan::kNone) bias = weight_row(step.bias[k], 0);
+    std::vector<double> factor;
+    if (step.glu) factor = multiply(x, rows, step.w[1]);
+    std::vector<double>& out = buffers_[step.out[k]];
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      double value = activate(step.activation, y[i] + bias[i % cols]);
+      if (step.glu) value *= factor[i];
+      value *= step.scale;
+      if (step.softcap > 0.0F) value = step.softcap * std::tanh(value / step.softcap);
+      if (step.residual != plan::kNone) value += buffers_[step.residual][i];
+      out[i] = value;
+    }
+  }
+}
+
+}  // namespace orrery::backend::reference

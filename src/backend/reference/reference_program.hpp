@@ -1,0 +1,59 @@
+// A plan run by obvious loops in double precision. Nothing is rounded on the way: operands of every
+// number class are the exact doubles, weights their decoded values. Only the cache elements (f16 or
+// f32, as the group says) and the f32 results that leave the program are rounded.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "base/thread_team.hpp"
+
+namespace orrery::backend::reference {
+
+class ReferenceProgram : public Program {
+ public:
+  ReferenceProgram(const plan::Plan& plan, Bindings bindings, std::shared_ptr<ThreadTeam> team);
+
+  Status run(const Batch& batch, std::uint32_t first, std::uint32_t last) override;
+  std::uint32_t n_steps() const override;
+  const float* result() const override { return result_.data(); }
+  std::vector<float> download(plan::BufferId buffer, std::int64_t rows) const override;
+  std::uint64_t scratch_bytes() const override;
+  std::string kernel_name(std::uint32_t step) const override;
+
+ private:
+  void run_step(const plan::Step& step, const Batch& batch);
+
+  // rows.cpp: steps that treat every row by itself.
+  void embed(const plan::Step& step, const Batch& batch);
+  void norm(const plan::Step& step, const Batch& batch);
+  void combine(const plan::Step& step, const Batch& batch);  // add, mul, quantize_rows
+  void select_rows(const plan::Step& step, const Batch& batch);
+  // matmul.cpp: matmul and logits.
+  void matmul(const plan::Step& step, const Batch& batch);
+  std::vector<double> multiply(const std::vector<double>& x, std::int64_t rows,
+                               plan::WeightId weight) const;
+  // attention.cpp
+  void rope_kv_write(const plan::Step& step, const Batch& batch);
+  void attention(const plan::Step& step, const Batch& batch);
+  std::byte* cache_row(const plan::Step& step, const Batch& batch, std::int64_t row,
+                       std::int32_t position, std::uint32_t head, bool value) const;
+
+  std::int64_t rows_of(plan::BufferId buffer, const Batch& batch) const;
+  std::uint32_t cols_of(plan::BufferId buffer) const { return plan_.buffers[buffer].cols; }
+  // Row `row` of a weight, decoded: (cols).
+  std::vector<float> weight_row(plan::WeightId weight, std::uint32_t row) const;
+
+  plan::Plan plan_;
+  Bindings bindings_;
+  std::shared_ptr<ThreadTeam> team_;
+  std::vector<std::vector<double>> buffers_;  // per buffer (rows at capacity, cols)
+  std::vector<float> result_;                 // (rows, cols) of plan.result
+};
+
+// x / rms(x) * (weight + offset) over n elements in place; weight null is all ones.
+void rms_norm(double* x, std::uint32_t n, const float* weight, double offset, double eps);
+
+}  // namespace orrery::backend::reference

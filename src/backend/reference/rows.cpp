@@ -1,0 +1,89 @@
+// Steps that treat every row by itself.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/reference/reference_program.hpp"
+#include "base/check.hpp"
+
+namespace orrery::backend::reference {
+
+void rms_norm(double* x, std::uint32_t n, const float* weight, double offset, double eps) {
+  double sum = 0.0;
+  for (std::uint32_t i = 0; i < n; ++i) sum += x[i] * x[i];
+  const double factor = 1.0 / std::sqrt(sum / n + eps);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    x[i] *= factor * (weight == nullptr ? 1.0 : double{weight[i]} + offset);
+  }
+}
+
+namespace {
+
+// (x - mean) / sqrt(variance + eps) * (weight + offset)
+void layer_norm(double* x, std::uint32_t n, const float* weight, double offset, double eps) {
+  double sum = 0.0;
+  for (std::uint32_t i = 0; i < n; ++i) sum += x[i];
+  const double mean = sum / n;
+  double squares = 0.0;
+  for (std::uint32_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  const double factor = 1.0 / std::sqrt(squares / n + eps);
+  for (std::uint32_t i = 0; i < n; ++i) x[i] = (x[i] - mean) * factor * (weight[i] + offset);
+}
+
+}  // namespace
+
+void ReferenceProgram::embed(const plan::Step& step, const Batch& batch) {
+  const std::uint32_t cols = cols_of(step.out[0]);
+  double* out = buffers_[step.out[0]].data();  // (n_tokens, cols)
+  for (std::int32_t row = 0; row < batch.n_tokens; ++row, out += cols) {
+    const std::vector<float> token =
+        weight_row(step.w[0], static_cast<std::uint32_t>(batch.ids[row]));
+    for (std::uint32_t i = 0; i < cols; ++i) out[i] = double{step.scale} * token[i];
+    if (step.w[1] == plan::kNone) continue;
+    const std::vector<float> place =
+        weight_row(step.w[1], static_cast<std::uint32_t>(batch.positions[row]));
+    for (std::uint32_t i = 0; i < cols; ++i) out[i] += place[i];
+  }
+}
+
+void ReferenceProgram::norm(const plan::Step& step, const Batch& batch) {
+  const std::uint32_t cols = cols_of(step.in[0]);
+  const std::int64_t rows = rows_of(step.in[0], batch);
+  const std::vector<float> weight = weight_row(step.w[0], 0);
+  std::vector<float> bias(cols, 0.0F);
+  if (step.bias[0] != plan::kNone) bias = weight_row(step.bias[0], 0);
+  const auto normalise = step.norm_kind == plan::NormKind::rms ? rms_norm : layer_norm;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::size_t begin = static_cast<std::size_t>(row) * cols;
+    const double* in = &buffers_[step.in[0]][begin];
+    double* out = &buffers_[step.out[0]][begin];
+    std::copy(in, in + cols, out);
+    normalise(out, cols, weight.data(), step.norm_offset, step.eps);
+    for (std::uint32_t i = 0; i < cols; ++i) {
+      out[i] += bias[i];
+      if (step.residual != plan::kNone) out[i] += buffers_[step.residual][begin + i];
+    }
+  }
+}
+
+void ReferenceProgram::combine(const plan::Step& step, const Batch& batch) {
+  const std::size_t n = static_cast<std::size_t>(rows_of(step.in[0], batch)) * cols_of(step.in[0]);
+  const std::vector<double>& a = buffers_[step.in[0]];
+  std::vector<double>& out = buffers_[step.out[0]];
+  for (std::size_t i = 0; i < n; ++i) {
+    out[i] = a[i];  // quantize_rows: the oracle does not round
+    if (step.op == plan::Op::add) out[i] += buffers_[step.in[1]][i];
+    if (step.op == plan::Op::mul) out[i] *= buffers_[step.in[1]][i];
+  }
+}
+
+void ReferenceProgram::select_rows(const plan::Step& step, const Batch& batch) {
+  const std::uint32_t cols = cols_of(step.in[0]);
+  for (std::int32_t row = 0; row < batch.n_outputs; ++row) {
+    const std::int32_t source = batch.output_rows[row];
+    ORRERY_CHECK(source >= 0 && source < batch.n_tokens);
+    const double* in = &buffers_[step.in[0]][static_cast<std::size_t>(source) * cols];
+    std::copy(in, in + cols, &buffers_[step.out[0]][static_cast<std::size_t>(row) * cols]);
+  }
+}
+
+}  // namespace orrery::backend::reference
