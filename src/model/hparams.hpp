@@ -1,0 +1,57 @@
+// The fixed numbers of a model, the same whichever file they came from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/plan.hpp"
+
+namespace orrery::model {
+
+// How rotary frequencies are stretched beyond the context of the first training.
+struct RopeScaling {
+  enum class Kind { none, linear, llama3, yarn, longrope } kind = Kind::none;
+  float factor = 1.0F;
+  std::uint32_t original_context = 0;  // tokens
+  float attention_factor = 0.0F;       // of cos and sin; 0: by the rule of the kind
+  float low_freq_factor = 1.0F, high_freq_factor = 4.0F;  // llama3
+  float beta_fast = 32.0F, beta_slow = 1.0F;              // yarn
+  bool truncate = true;                                   // yarn: whole bounds of the ramp
+  std::vector<float> short_factors, long_factors;         // longrope, (rope_dim / 2) each
+};
+
+struct Hparams {
+  std::string family;  // "llama"
+  std::uint32_t n_layers = 0;
+  std::uint32_t hidden_dim = 0;
+  std::uint32_t n_heads = 0, n_kv_heads = 0;
+  std::uint32_t head_dim = 0;  // of q, k and v
+  std::uint32_t ffn_dim = 0;
+  std::uint32_t vocab_size = 0;      // rows of the embedding
+  std::uint32_t context_length = 0;  // tokens, as trained (or extended by the file's rope scaling)
+  float norm_eps = 1e-5F;
+  float norm_offset = 0.0F;  // 1 where the file stores w - 1
+  plan::Activation activation = plan::Activation::silu;
+
+  float embedding_scale = 1.0F;
+  float attention_scale = 0.0F;                          // of q k^T
+  float residual_scale = 1.0F;                           // of what a block adds to the stream
+  float logit_scale = 1.0F;                              // factor of the logits
+  float attention_softcap = 0.0F, logit_softcap = 0.0F;  // 0: none
+
+  plan::RopeStyle rope = plan::RopeStyle::halves;
+  std::uint32_t rope_dim = 0;  // leading dims of a head that rotate
+  float rope_theta = 10000.0F;
+  float rope_theta_window = 10000.0F;  // of window layers, where the family tells them apart
+  RopeScaling rope_scaling;            // of full layers
+  std::vector<bool> rope_layers;       // per layer: rotates (false: NoPE)
+
+  std::uint32_t window = 0;         // tokens a window layer sees, itself included; 0: no such layer
+  std::vector<bool> window_layers;  // per layer
+
+  std::uint32_t q_dim() const { return n_heads * head_dim; }
+  std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
+};
+
+}  // namespace orrery::model
