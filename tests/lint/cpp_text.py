@@ -60,15 +60,16 @@ class Function:
     length: int  # lines from the opening to the closing brace, both counted
 
 
+_ASSIGNMENT = re.compile(r"(?<![<>=!+\-*/%&|^])=\s*$")
 _SCOPE = re.compile(r"\b(namespace|class|struct|union|enum|extern)\b")
 
 
 def _is_function(head):
-    """Whether the text before an opening brace at file, namespace or class level is a function's."""
+    """Whether the text before a brace at file, namespace or class level is that of a function."""
     head, shorter = "", head.strip()
-    while head != shorter:  # template arguments may hold the word class, and commas and equal signs
+    while head != shorter:  # template arguments may hold the word class and equal signs
         head, shorter = shorter, re.sub(r"<[^<>(){}]*>", " ", shorter)
-    if "(" not in head or head.count("(") != head.count(")") or re.search(r"(?<![<>=!+\-*/%&|^])=\s*$", head):
+    if "(" not in head or head.count("(") != head.count(")") or _ASSIGNMENT.search(head):
         return False
     before_arguments = head.split("(", 1)[0]
     scope = _SCOPE.search(before_arguments)

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Runs `orrery bench` and llama.cpp's llama-bench by turns and prints their ratios as a table.
+
+The two alternate round by round, because the speed of a shared machine drifts: a ratio is that of
+one round's neighbours, and the table gives the median ratio with the smallest and largest.
+
+Usage: compare.py [--model FILE] [--threads N] [--prefill N] [--decode N] [--depth N] [--rounds N]
+Exit codes: 0 done, 1 a program is missing or failed, 2 wrong usage.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+
+class BenchError(Exception):
+    """One sentence for the user."""
+
+
+def output_of(command):
+    try:
+        result = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                check=False)
+    except OSError as error:
+        raise BenchError(f"{command[0]} does not run: {error.strerror}") from error
+    if result.returncode != 0:
+        last = (result.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BenchError(f"{command[0]} ended with {result.returncode}: {last}")
+    return result.stdout
+
+
+def parse(program, text):
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise BenchError(f"{program} printed no JSON: {error}") from error
+
+
+def run_orrery(options):
+    """{test: tokens a second}."""
+    rows = parse("orrery", output_of(
+        [options.program, "bench", options.model, "--prefill", options.prefill, "--decode",
+         options.decode, "--depth", options.depth, "--threads", options.threads, "--repeat",
+         options.repeat, "--json"]))
+    return {row["test"]: row["tokens_per_second"]["median"] for row in rows
+            if row["test"] in ("prefill", "decode")}
+
+
+def run_peer(options):
+    """{test: tokens a second}."""
+    rows = parse("llama-bench", output_of(
+        [options.peer, "-m", options.model, "-p", options.prefill, "-n", options.decode, "-d",
+         options.depth, "-t", options.threads, "-r", options.repeat, "-fa",
+         options.flash_attention, "-o", "json"]))
+    return {"prefill" if row["n_prompt"] else "decode": statistics.median(row["samples_ts"])
+            for row in rows}
+
+
+def measure(options):
+    """[(orrery's speeds, the peer's speeds)] of each round; who goes first alternates."""
+    rounds = []
+    for number in range(options.rounds):
+        if number % 2 == 0:
+            ours, theirs = run_orrery(options), run_peer(options)
+        else:
+            theirs, ours = run_peer(options), run_orrery(options)
+        rounds.append((ours, theirs))
+        print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
+    return rounds
+
+
+def table(rounds, options):
+    """The Markdown table. A ratio above 1 means that Orrery is faster."""
+    at_depth = f" @ d{options.depth}" if options.depth else ""
+    names = {"prefill": f"pp{options.prefill}{at_depth}", "decode": f"tg{options.decode}{at_depth}"}
+    lines = ["| test | threads | orrery tok/s | llama.cpp tok/s | ratio (min to max) |",
+             "|---|---:|---:|---:|---|"]
+    for test, name in names.items():
+        pairs = [(ours[test], theirs[test]) for ours, theirs in rounds
+                 if test in ours and test in theirs]
+        if not pairs:
+            raise BenchError(f"no round measured {name} with both programs")
+        ratios = [ours / theirs for ours, theirs in pairs]
+        lines.append(
+            f"| {name} | {options.threads} | {statistics.median(p[0] for p in pairs):.1f} "
+            f"| {statistics.median(p[1] for p in pairs):.1f} "
+            f"| {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |")
+    return "\n".join(lines)
+
+
+def parse_arguments(arguments):
+    def count(text):
+        value = int(text)
+        if value < 1:
+            raise argparse.ArgumentTypeError("must be at least 1")
+        return value
+
+    parser = argparse.ArgumentParser(description="Orrery beside llama.cpp, by turns")
+    parser.add_argument("--model", help="GGUF file (default: the default model)")
+    parser.add_argument("--threads", type=count, default=2)
+    parser.add_argument("--prefill", type=count, default=512)
+    parser.add_argument("--decode", type=count, default=128)
+    parser.add_argument("--depth", type=int, default=0)
+    parser.add_argument("--rounds", type=count, default=5)
+    parser.add_argument("--repeat", type=count, default=1, help="runs in each round")
+    parser.add_argument("--flash-attention", choices=("0", "1"), default="1")
+    parser.add_argument("--program", default=ROOT / "build" / "orrery")
+    parser.add_argument("--peer", help="llama-bench (default: built by build.sh beside this file)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    options = parse_arguments(arguments)
+    try:
+        if options.peer is None:
+            folder = output_of([HERE / "build.sh"]).strip()
+            options.peer = pathlib.Path(folder) / "llama-bench"
+        if options.model is None:
+            options.model = output_of([ROOT / "scripts" / "default-model"]).strip()
+        print(table(measure(options), options))
+    except BenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
