@@ -1,0 +1,116 @@
+// orrery inspect: what a file holds, what the machine offers, what will run.
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+
+#include "base/topology.hpp"
+#include "cli/app.hpp"
+#include "cli/inspect.hpp"
+#include "cli/model_arg.hpp"
+#include "cli/terminal.hpp"
+#include "kernels/dispatch.hpp"
+#include "storage/checkpoint.hpp"
+
+namespace orrery::cli {
+namespace {
+
+std::string value_text(const storage::MetaValue& value) {
+  struct Printer {
+    std::string operator()(bool v) const { return v ? "true" : "false"; }
+    std::string operator()(std::int64_t v) const { return std::to_string(v); }
+    std::string operator()(std::uint64_t v) const { return std::to_string(v); }
+    std::string operator()(double v) const { return fmt::format("{:g}", v); }
+    std::string operator()(std::string_view v) const {
+      constexpr std::size_t kShown = 72;
+      const std::string text = printable(v.substr(0, kShown));
+      return v.size() > kShown ? fmt::format("{}... ({} bytes)", text, v.size()) : text;
+    }
+    std::string operator()(const storage::MetaArray& v) const {
+      static constexpr const char* kKinds[] = {"strings", "integers", "floats", "bools"};
+      return fmt::format("[{} {}]", v.size(), kKinds[static_cast<std::size_t>(v.kind)]);
+    }
+  };
+  return std::visit(Printer{}, value);
+}
+
+std::string dims_text(const storage::TensorInfo& tensor) {
+  std::string text;
+  for (std::uint32_t d = 0; d < tensor.n_dims; ++d) {
+    text += (d == 0 ? "" : " x ") + std::to_string(tensor.dims[d]);
+  }
+  return text;
+}
+
+void print_types(const storage::Checkpoint& checkpoint) {
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> types;  // name -> count, bytes
+  std::uint64_t total = 0;
+  std::uint64_t parameters = 0;
+  for (const storage::TensorInfo& tensor : checkpoint.tensors()) {
+    auto& [count, bytes] = types[std::string(dtype_info(tensor.type).name)];
+    ++count;
+    bytes += tensor.bytes;
+    total += tensor.bytes;
+    parameters += tensor.n_elements();
+  }
+  print(fmt::format("memory: {} of weights, {} parameters\n", human_bytes(total), parameters));
+  for (const auto& [name, entry] : types) {
+    print(fmt::format("  {:8} {:5} tensors  {}\n", name, entry.first, human_bytes(entry.second)));
+  }
+}
+
+Status inspect_file(const std::string& model) {
+  ORRERY_TRY(const std::string path, locate_model(model));
+  ORRERY_TRY(const auto checkpoint, storage::Checkpoint::open(path, storage::system_io()));
+  for (const std::string& warning : checkpoint->warnings()) print_note("warning: " + warning);
+  print(fmt::format("format: {}\n",
+                    checkpoint->format() == storage::Format::gguf ? "GGUF" : "safetensors"));
+  for (const std::string& file : checkpoint->files()) print(fmt::format("file: {}\n", file));
+  print(fmt::format("metadata: {} keys\n", checkpoint->metadata().all().size()));
+  for (const auto& [key, value] : checkpoint->metadata().all()) {
+    print(fmt::format("  {} = {}\n", printable(key), value_text(value)));
+  }
+  print(fmt::format("tensors: {}\n", checkpoint->tensors().size()));
+  for (const storage::TensorInfo& tensor : checkpoint->tensors()) {
+    print(fmt::format("  {:40} {:8} {:>20}  {} bytes at {}\n", printable(tensor.name),
+                      dtype_info(tensor.type).name, dims_text(tensor), tensor.bytes, tensor.offset));
+  }
+  print_types(*checkpoint);
+  return {};
+}
+
+Status inspect_device() {
+  print(fmt::format("cpu: {}\n", cpu_model()));
+  print(fmt::format("cores: {} physical, {} usable processors\n", physical_cores(),
+                    available_cpus().size()));
+  print(fmt::format("features: {}\n", kernels::cpu_features()));
+  std::string names;
+  for (const kernels::KernelSet& set : kernels::available_kernels()) {
+    names += (names.empty() ? "" : " ") + set.name;
+  }
+  print(fmt::format("kernels: {}\n", names));
+  ORRERY_TRY(const kernels::KernelSet chosen, kernels::choose_kernels(forced_isa()));
+  print(fmt::format("chosen: {} (rows: {}, blocks: {})\n", chosen.name, chosen.rows->isa,
+                    chosen.blocks->isa));
+  print(fmt::format("memory: {} available\n", human_bytes(available_memory())));
+  return {};
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Action& action) {
+  CLI::App* inspect = app.add_subcommand("inspect", "show what a model file holds or what will run");
+  inspect->require_subcommand(0, 1);
+  auto model = std::make_shared<std::string>();
+  inspect->add_option("MODEL", *model, "model file, folder or short name");
+  inspect->callback([inspect, model, &action] {
+    if (inspect->get_subcommands().empty()) action = [model] { return inspect_file(*model); };
+  });
+  CLI::App* device = inspect->add_subcommand("device", "the processor and the kernels for it");
+  device->callback([&action] { action = inspect_device; });
+  add_inspect_plan(*inspect, action);
+  add_inspect_tokens(*inspect, action);
+  add_inspect_template(*inspect, action);
+}
+
+}  // namespace orrery::cli

@@ -1,0 +1,49 @@
+// orrery inspect template: a chat template rendered with given variables.
+#include <memory>
+
+#include "cli/inspect.hpp"
+#include "cli/model_arg.hpp"
+#include "cli/terminal.hpp"
+#include "engine/model.hpp"
+#include "text/chat_template.hpp"
+
+namespace orrery::cli {
+namespace {
+
+Result<std::shared_ptr<const text::ChatTemplate>> load_template(const std::string& name) {
+  if (name.ends_with(".jinja")) {
+    ORRERY_TRY(const std::string source, read_text(name));
+    return text::ChatTemplate::compile(source);
+  }
+  ORRERY_TRY(const std::string path, locate_model(name));
+  ORRERY_TRY(const auto checkpoint, storage::Checkpoint::open(path, storage::system_io()));
+  ORRERY_TRY(const std::string source, engine::chat_template_source(*checkpoint));
+  if (source.empty()) return fail("E_NOTEMPLATE", path + ": the model has no chat template");
+  return text::ChatTemplate::compile(source);
+}
+
+Status inspect_template(const std::string& name, const std::string& variables_file) {
+  ORRERY_TRY(const std::string json, read_text(variables_file));
+  const text::Json variables = text::Json::parse(json, nullptr, false);
+  if (variables.is_discarded() || !variables.is_object()) {
+    return fail("E_JSON", variables_file + ": the variables must be a JSON object");
+  }
+  ORRERY_TRY(const auto chat_template, load_template(name));
+  ORRERY_TRY(const std::string text, chat_template->render(variables));
+  print(text);
+  return {};
+}
+
+}  // namespace
+
+void add_inspect_template(CLI::App& inspect, Action& action) {
+  CLI::App* command = inspect.add_subcommand("template", "render a chat template");
+  auto name = std::make_shared<std::string>();
+  auto variables = std::make_shared<std::string>();
+  command->add_option("MODEL", *name, "model, or a .jinja file");
+  command->add_option("--messages", *variables, "JSON object with messages, tools, ...")->required();
+  command->callback(
+      [=, &action] { action = [=] { return inspect_template(*name, *variables); }; });
+}
+
+}  // namespace orrery::cli

@@ -1,0 +1,5 @@
+#pragma once
+
+namespace orrery::cli {
+inline constexpr const char* kVersion = "0.1.0";
+}  // namespace orrery::cli

@@ -1,0 +1,165 @@
+// The CPU backend against the reference backend, and against itself: threads, batches, phases.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/dispatch.hpp"
+#include "support/tiny_llama.hpp"
+
+namespace orrery::backend {
+namespace {
+
+using test::Runner;
+using test::TinyLlama;
+
+constexpr plan::Capacity kCapacity{80, 4, 80};
+
+std::vector<Runner::Row> prompt(int n, std::int32_t sequence) {
+  std::vector<Runner::Row> rows;
+  for (int i = 0; i < n; ++i) rows.push_back({sequence, i, (i * 31 + 7 * sequence + 3) % 97});
+  return rows;
+}
+
+// Largest difference in units of the largest logit.
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double worst = 0;
+  double size = 1e-9;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) return 1e30;
+    worst = std::max(worst, std::abs(double(a[i]) - double(b[i])));
+    size = std::max(size, std::abs(double(b[i])));
+  }
+  return worst / size;
+}
+
+std::vector<float> run_on(Backend& device, const TinyLlama& model, plan::Phase phase,
+                          bool deterministic, const std::vector<Runner::Row>& rows) {
+  Runner runner(device, model.record(phase, kCapacity, deterministic), 1);
+  EXPECT_TRUE(runner);
+  return runner ? runner.run(rows) : std::vector<float>{};
+}
+
+std::unique_ptr<Backend> cpu(int threads, const std::string& isa) {
+  auto device = make_cpu_backend({threads, isa});
+  EXPECT_TRUE(device);
+  return std::move(*device);
+}
+
+class CpuBackend : public testing::TestWithParam<std::tuple<std::string, DType>> {
+ protected:
+  TinyLlama model() const {
+    TinyLlama tiny;
+    tiny.type = std::get<1>(GetParam());
+    return tiny;
+  }
+  std::string isa() const { return std::get<0>(GetParam()); }
+  bool quantized() const { return dtype_info(std::get<1>(GetParam())).is_quantized; }
+};
+
+TEST_P(CpuBackend, DecodeEqualsTheReference) {
+  const auto rows = prompt(70, 0);
+  const auto expected =
+      run_on(*make_reference_backend(), model(), plan::Phase::decode, false, rows);
+  const auto device = cpu(2, isa());
+  const auto got = run_on(*device, model(), plan::Phase::decode, false, rows);
+  EXPECT_LT(difference(got, expected), quantized() ? 0.05 : 1e-5);
+}
+
+TEST_P(CpuBackend, PrefillEqualsTheReference) {
+  const auto rows = prompt(70, 0);
+  const auto expected =
+      run_on(*make_reference_backend(), model(), plan::Phase::decode, false, rows);
+  const auto device = cpu(2, isa());
+  const auto got = run_on(*device, model(), plan::Phase::prefill, false, rows);
+  EXPECT_LT(difference(got, expected), 0.05);
+}
+
+TEST_P(CpuBackend, BitsDoNotDependOnThreadsOrNeighbours) {
+  const auto one = cpu(1, isa());
+  const auto two = cpu(2, isa());
+  const auto alone = prompt(17, 0);
+  auto batch = alone;
+  for (const Runner::Row& row : prompt(9, 1)) batch.push_back(row);
+  const auto expected = run_on(*one, model(), plan::Phase::decode, false, alone);
+  const auto together = run_on(*two, model(), plan::Phase::decode, false, batch);
+  ASSERT_GE(together.size(), expected.size());
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), together.begin()));
+}
+
+TEST_P(CpuBackend, DeterministicPrefillHasTheBitsOfDecode) {
+  const auto device = cpu(2, isa());
+  const auto rows = prompt(40, 0);
+  const auto whole = run_on(*device, model(), plan::Phase::prefill, true, rows);
+  Runner decode(*device, model().record(plan::Phase::decode, kCapacity, false), 1);
+  std::vector<float> last;
+  for (const Runner::Row& row : rows) last = decode.run({row});
+  ASSERT_EQ(last.size(), 97U);
+  EXPECT_TRUE(std::equal(last.begin(), last.end(), whole.end() - 97));
+}
+
+std::vector<std::string> isas() {
+  std::vector<std::string> names;
+  for (const kernels::KernelSet& set : kernels::available_kernels()) names.push_back(set.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, CpuBackend,
+                         testing::Combine(testing::ValuesIn(isas()),
+                                          testing::Values(DType::f32, DType::bf16, DType::q4_1,
+                                                          DType::q8_0, DType::q4_k, DType::q6_k)),
+                         [](const auto& test) {
+                           return fmt::format("{}_{}", std::get<0>(test.param),
+                                              dtype_info(std::get<1>(test.param)).name);
+                         });
+
+TEST(CpuBackendOptions, WindowSoftcapAndQkNormEqualTheReference) {
+  TinyLlama model;
+  model.window = 16;
+  model.softcap = 3.0F;
+  model.qk_norm = true;
+  const auto rows = prompt(70, 0);
+  const auto expected = run_on(*make_reference_backend(), model, plan::Phase::decode, false, rows);
+  const auto device = cpu(2, "");
+  EXPECT_LT(difference(run_on(*device, model, plan::Phase::decode, false, rows), expected), 1e-5);
+  EXPECT_LT(difference(run_on(*device, model, plan::Phase::prefill, false, rows), expected), 0.05);
+}
+
+TEST(CpuBackendOptions, AnIdOutsideOfTheVocabularyIsRefused) {
+  TinyLlama model;
+  const auto device = cpu(1, "");
+  Runner runner(*device, model.record(plan::Phase::decode, kCapacity, false), 1);
+  EXPECT_TRUE(runner.run({{0, 0, 97}}).empty());
+  EXPECT_TRUE(runner.run({{0, 0, -1}}).empty());
+  EXPECT_FALSE(runner.run({{0, 0, 96}}).empty());
+}
+
+TEST(CpuBackendOptions, UnknownIsaIsAnError) {
+  const auto device = make_cpu_backend({1, "abacus"});
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().kind, "E_ISA");
+}
+
+TEST(CpuBackendOptions, AProgramCanBeLeftAndResumedAtEveryStep) {
+  TinyLlama model;
+  const auto device = cpu(2, "");
+  Runner whole(*device, model.record(plan::Phase::decode, kCapacity, false), 1);
+  const auto expected = whole.run({{0, 0, 5}});
+  Runner parts(*device, model.record(plan::Phase::decode, kCapacity, false), 1);
+  const std::int32_t id = 5, zero = 0, page = 3;
+  const std::int32_t* table = &page;
+  Batch batch;
+  batch.n_tokens = batch.n_sequences = batch.n_outputs = 1;
+  batch.ids = &id;
+  batch.positions = batch.row_sequence = batch.output_rows = &zero;
+  batch.page_tables = {&table, 1};
+  batch.pages_stride = 1;
+  for (std::uint32_t s = 0; s < parts.program().n_steps(); ++s) {
+    ASSERT_TRUE(parts.program().run(batch, s, s + 1));
+  }
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), parts.program().result()));
+}
+
+}  // namespace
+}  // namespace orrery::backend

@@ -1,0 +1,163 @@
+// A two-layer llama of one element type, recorded without a file: what backends are compared on.
+#pragma once
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "plan/builder.hpp"
+#include "plan/passes.hpp"
+#include "support/random_blocks.hpp"
+
+namespace orrery::test {
+
+struct TinyLlama {
+  static constexpr std::uint32_t kHidden = 256, kFfn = 512, kVocab = 97, kLayers = 2;
+  static constexpr std::uint16_t kHeads = 4, kKvHeads = 2, kHeadDim = 64;
+  static constexpr std::uint32_t kPages = 16;
+
+  DType type = DType::f32;
+  std::uint32_t window = 0;
+  float softcap = 0.0F;
+  bool qk_norm = false;
+  bool f32_cache = true;
+
+  plan::Plan record(plan::Phase phase, plan::Capacity capacity, bool deterministic) const {
+    plan::Builder b("tiny", phase, capacity, deterministic);
+    const auto matrix = [&](std::string name, std::uint32_t rows, std::uint32_t cols) {
+      return b.weight({std::move(name), type, rows, cols, 0});
+    };
+    const auto vector = [&](std::string name, std::uint32_t cols) {
+      return b.weight({std::move(name), DType::f32, 1, cols, 0});
+    };
+    const std::int16_t group =
+        b.cache_group({window != 0 ? plan::CacheKind::window : plan::CacheKind::full, window,
+                       kLayers, kKvHeads, kHeadDim, kHeadDim, f32_cache ? DType::f32 : DType::f16});
+    std::vector<float> frequencies;
+    for (int i = 0; i < kHeadDim / 2; ++i) {
+      frequencies.push_back(std::pow(10000.0F, -2.0F * float(i) / float(kHeadDim)));
+    }
+    const std::int16_t table = b.constant(frequencies);
+    const plan::WeightId embedding = matrix("token_embd", kVocab, kHidden);
+    plan::BufferId x = b.embed(embedding, plan::kNone, 1.0F);
+    for (std::uint32_t l = 0; l < kLayers; ++l) {
+      const std::string p = "blk." + std::to_string(l) + ".";
+      b.set_layer(static_cast<std::int16_t>(l));
+      const plan::BufferId h = b.norm("attn_norm", x, vector(p + "attn_norm", kHidden), {});
+      const std::string names[] = {"q", "k", "v"};
+      const plan::WeightId weights[] = {matrix(p + "q", kHeads * kHeadDim, kHidden),
+                                        matrix(p + "k", kKvHeads * kHeadDim, kHidden),
+                                        matrix(p + "v", kKvHeads * kHeadDim, kHidden)};
+      plan::MatmulOptions biased;
+      biased.bias[0] = vector(p + "q_bias", kHeads * kHeadDim);
+      const auto qkv = b.matmul(names, h, weights, biased);
+      plan::AttentionOptions a;
+      a.group = group;
+      a.group_layer = static_cast<std::int16_t>(l);
+      a.heads = kHeads;
+      a.kv_heads = kKvHeads;
+      a.k_dim = a.v_dim = kHeadDim;
+      a.scale = 0.125F;
+      a.softcap = softcap;
+      a.window = window;
+      a.rope = l == 0 ? plan::RopeStyle::halves : plan::RopeStyle::adjacent;
+      a.rope_dim = kHeadDim;
+      a.rope_table = table;
+      a.eps = 1e-5F;
+      if (qk_norm) {
+        a.qk_norm = plan::QkNorm::head;
+        a.q_norm = vector(p + "q_norm", kHeadDim);
+        a.k_norm = vector(p + "k_norm", kHeadDim);
+      }
+      const plan::BufferId attn = b.attention(qkv[0], qkv[1], qkv[2], a);
+      plan::MatmulOptions residual;
+      residual.residual = x;
+      x = b.matmul("x", attn, matrix(p + "o", kHidden, kHeads * kHeadDim), residual);
+      const plan::BufferId f = b.norm("ffn_norm", x, vector(p + "ffn_norm", kHidden), {});
+      const plan::BufferId g = b.glu("ffn", f, matrix(p + "gate", kFfn, kHidden),
+                                     matrix(p + "up", kFfn, kHidden), plan::Activation::silu);
+      residual.residual = x;
+      x = b.matmul("x", g, matrix(p + "down", kHidden, kFfn), residual);
+    }
+    b.set_layer(-1);
+    const plan::BufferId last = b.select_rows(x);
+    const plan::BufferId n = b.norm("output_norm", last, vector("output_norm", kHidden), {});
+    b.logits(n, matrix("output", kVocab, kHidden), 1.0F, 0.0F);
+    return b.finish();
+  }
+};
+
+// A plan compiled on a backend with its own weights (the same for equal seeds) and pages.
+class Runner {
+ public:
+  Runner(backend::Backend& device, plan::Plan plan, std::uint32_t seed) : plan_(std::move(plan)) {
+    plan_ = plan::fuse(std::move(plan_), [&](const plan::Plan& p, const plan::Step& s) {
+      return device.supports(p, s);
+    });
+    plan_ = plan::place(std::move(plan_), false);
+    backend::Bindings bindings;
+    for (const plan::Weight& w : plan_.weights) {
+      // By name, so that every plan of a model sees the same weights in whatever order.
+      std::mt19937 rng(seed + static_cast<std::uint32_t>(std::hash<std::string>{}(w.tensor)));
+      const float size = w.rows == 1 ? 1.0F : 1.0F / std::sqrt(float(w.cols)) * 2.0F;
+      weights_.push_back(random_weights(w.dtype, w.rows, w.cols, size, rng));
+      bindings.weights.push_back(weights_.back().data());
+    }
+    for (const plan::CacheGroup& group : plan_.groups) {
+      pools_.emplace_back(group.page_bytes() * TinyLlama::kPages / 4 + 16);
+      bindings.pools.push_back(
+          {reinterpret_cast<std::byte*>(pools_.back().data()), TinyLlama::kPages});
+    }
+    auto compiled = device.compile(plan_, bindings);
+    if (compiled) program_ = std::move(*compiled);
+  }
+  explicit operator bool() const { return program_ != nullptr; }
+  const plan::Plan& plan() const { return plan_; }
+  backend::Program& program() { return *program_; }
+  // Makes this runner read and write the other one's pages (prefill, then decode).
+  void copy_pages(const Runner& other) {
+    for (std::size_t i = 0; i < pools_.size(); ++i) pools_[i] = other.pools_[i];
+  }
+
+  // Runs rows (sequence, position, id); logits of every row, (rows, vocab).
+  struct Row {
+    std::int32_t sequence, position, id;
+  };
+  std::vector<float> run(const std::vector<Row>& rows) {
+    std::vector<std::int32_t> ids, positions, sequences, outputs, pages;
+    std::int32_t n_sequences = 0;
+    for (const Row& row : rows) {
+      outputs.push_back(static_cast<std::int32_t>(ids.size()));
+      ids.push_back(row.id);
+      positions.push_back(row.position);
+      sequences.push_back(row.sequence);
+      n_sequences = std::max(n_sequences, row.sequence + 1);
+    }
+    constexpr std::int32_t kStride = 4;  // pages a sequence
+    for (std::int32_t i = 0; i < n_sequences * kStride; ++i) pages.push_back((i * 7 + 3) % 16);
+    const std::vector<const std::int32_t*> tables(plan_.groups.size(), pages.data());
+    backend::Batch batch;
+    batch.n_tokens = batch.n_outputs = static_cast<std::int32_t>(rows.size());
+    batch.n_sequences = n_sequences;
+    batch.ids = ids.data();
+    batch.positions = positions.data();
+    batch.row_sequence = sequences.data();
+    batch.output_rows = outputs.data();
+    batch.page_tables = tables;
+    batch.pages_stride = kStride;
+    const Status status = program_->run(batch, 0, program_->n_steps());
+    if (!status) return {};
+    const float* result = program_->result();
+    return {result, result + rows.size() * plan_.vocab};
+  }
+
+ private:
+  plan::Plan plan_;
+  std::vector<std::vector<std::byte>> weights_;
+  std::vector<std::vector<float>> pools_;
+  std::unique_ptr<backend::Program> program_;
+};
+
+}  // namespace orrery::test
