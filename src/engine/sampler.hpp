@@ -1,0 +1,68 @@
+// Chooses the next token from a row of logits. The chain, in this order: bias, penalties, DRY,
+// top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature (with its repetition-driven and
+// entropy-driven forms), one draw. Mirostat replaces the truncations. Temperature 0 is argmax.
+// Nothing is allocated after the constructor.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/candidates.hpp"
+#include "engine/random.hpp"
+#include "engine/repetition.hpp"
+#include "engine/sampler_params.hpp"
+
+namespace orrery::engine {
+
+struct TokenLogprob {
+  text::TokenId id = text::kNoToken;
+  float logprob = 0;  // natural logarithm of the model's own probability, before the chain
+};
+
+class Sampler {
+ public:
+  // E_PARAM as validate(). `context` in tokens bounds the windows of penalties and DRY.
+  static Result<Sampler> create(const SamplerParams& params, std::int32_t vocab,
+                                std::uint32_t context);
+
+  // Forgets the history; the random numbers start again from the seed.
+  void reset();
+  // A token of the prompt or of the answer, in order; sample() does not accept by itself.
+  void accept(text::TokenId token) { repetition_.accept(token); }
+  // E_NAN when no token has a finite logit.
+  Result<text::TokenId> sample(std::span<const float> logits);
+  // Code fences and constrained spans: see Repetition::set_exempt.
+  void set_exempt(bool exempt) { repetition_.set_exempt(exempt); }
+
+  // What the last sample() chose among; the probabilities are those of the draw.
+  const Candidates& candidates() const { return candidates_; }
+  // n_logprobs best tokens of the last sample(), best first; chosen_logprob() is the chosen one's.
+  std::span<const TokenLogprob> logprobs() const { return logprobs_; }
+  TokenLogprob chosen_logprob() const { return chosen_; }
+  std::uint64_t seed() const { return seed_; }
+  const SamplerParams& params() const { return params_; }
+
+ private:
+  Sampler(SamplerParams params, std::int32_t vocab, std::uint32_t context);
+  std::size_t draw();
+  void truncate();
+  void apply_temperature();
+  std::size_t mirostat();
+  void limit_mirostat_v1();
+  void report(std::span<const float> logits, text::TokenId chosen);
+
+  SamplerParams params_;
+  std::uint64_t seed_;
+  Random random_;
+  Repetition repetition_;
+  Candidates candidates_;
+  float mirostat_mu_;
+  std::size_t vocab_;
+  TokenLogprob chosen_;
+  std::vector<TokenLogprob> logprobs_;
+  std::vector<Candidate> best_;  // (kMaxLogprobs or mirostat's 100)
+};
+
+}  // namespace orrery::engine
