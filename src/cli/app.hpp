@@ -1,5 +1,5 @@
-// The program's commands. Results go to stdout, everything else to stderr; exit codes: 0 done, 1 the
-// input or the system refused, 2 wrong usage.
+// The program's commands. Results go to stdout, everything else to stderr; exit codes: 0 done, 1
+// the input or the system refused, 2 wrong usage.
 #pragma once
 
 #include <CLI/CLI.hpp>

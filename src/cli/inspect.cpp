@@ -73,7 +73,8 @@ Status inspect_file(const std::string& model) {
   print(fmt::format("tensors: {}\n", checkpoint->tensors().size()));
   for (const storage::TensorInfo& tensor : checkpoint->tensors()) {
     print(fmt::format("  {:40} {:8} {:>20}  {} bytes at {}\n", printable(tensor.name),
-                      dtype_info(tensor.type).name, dims_text(tensor), tensor.bytes, tensor.offset));
+                      dtype_info(tensor.type).name, dims_text(tensor), tensor.bytes,
+                      tensor.offset));
   }
   print_types(*checkpoint);
   return {};
@@ -99,7 +100,8 @@ Status inspect_device() {
 }  // namespace
 
 void add_inspect(CLI::App& app, Action& action) {
-  CLI::App* inspect = app.add_subcommand("inspect", "show what a model file holds or what will run");
+  CLI::App* inspect =
+      app.add_subcommand("inspect", "show what a model file holds or what will run");
   inspect->require_subcommand(0, 1);
   auto model = std::make_shared<std::string>();
   inspect->add_option("MODEL", *model, "model file, folder or short name");

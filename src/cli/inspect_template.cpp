@@ -41,9 +41,9 @@ void add_inspect_template(CLI::App& inspect, Action& action) {
   auto name = std::make_shared<std::string>();
   auto variables = std::make_shared<std::string>();
   command->add_option("MODEL", *name, "model, or a .jinja file");
-  command->add_option("--messages", *variables, "JSON object with messages, tools, ...")->required();
-  command->callback(
-      [=, &action] { action = [=] { return inspect_template(*name, *variables); }; });
+  command->add_option("--messages", *variables, "JSON object with messages, tools, ...")
+      ->required();
+  command->callback([=, &action] { action = [=] { return inspect_template(*name, *variables); }; });
 }
 
 }  // namespace orrery::cli

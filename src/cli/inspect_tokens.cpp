@@ -50,7 +50,8 @@ void add_inspect_tokens(CLI::App& inspect, Action& action) {
   command->add_flag("--add-special", options->encode.add_special, "with the model's BOS and EOS");
   command->add_flag("--parse-special", options->encode.parse_special,
                     "special tokens in the text become their ids");
-  command->callback([options, &action] { action = [options] { return inspect_tokens(*options); }; });
+  command->callback(
+      [options, &action] { action = [options] { return inspect_tokens(*options); }; });
 }
 
 }  // namespace orrery::cli

@@ -33,13 +33,21 @@ void print_error(std::string_view line) {
   }
 }
 
-void print_note(std::string_view line) { fmt::print(stderr, "{}\n", line); }
+void print_note(std::string_view line) {
+  fmt::print(stderr, "{}\n", line);
+}
 
 // A failed write is seen once, by the check of stdout at the end.
-void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
 
-bool stdin_is_terminal() { return isatty(STDIN_FILENO) != 0; }
-bool stdout_is_terminal() { return isatty(STDOUT_FILENO) != 0; }
+bool stdin_is_terminal() {
+  return isatty(STDIN_FILENO) != 0;
+}
+bool stdout_is_terminal() {
+  return isatty(STDOUT_FILENO) != 0;
+}
 
 bool stderr_has_colour() {
   const char* no_colour = std::getenv("NO_COLOR");

@@ -1,0 +1,191 @@
+#include "net/download.hpp"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+
+namespace orrery::net {
+namespace {
+
+constexpr long kMaxRedirects = 10;
+constexpr long kConnectSeconds = 20;
+constexpr long kStallSeconds = 60;  // less than a kilobyte a second for so long ends the try
+
+struct CurlDeleter {
+  void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
+};
+using Curl = std::unique_ptr<CURL, CurlDeleter>;
+
+struct FileCloser {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, FileCloser>;
+
+bool is_loopback(std::string_view url) {
+  for (const std::string_view host : {"http://127.0.0.1", "http://localhost", "http://[::1]"}) {
+    if (!url.starts_with(host)) continue;
+    const std::string_view rest = url.substr(host.size());
+    return rest.empty() || rest[0] == ':' || rest[0] == '/';
+  }
+  return false;
+}
+
+Result<Curl> open_curl(const std::string& url, const std::string& bearer) {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+  if (!url.starts_with("https://") && !is_loopback(url)) {
+    return fail("E_URL", fmt::format("{}: an address must begin with https://", url));
+  }
+  Curl curl(curl_easy_init());
+  if (!curl) return fail("E_NETWORK", "the HTTP library could not be set up");
+  curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
+  curl_easy_setopt(curl.get(), CURLOPT_FOLLOWLOCATION, 1L);
+  curl_easy_setopt(curl.get(), CURLOPT_MAXREDIRS, kMaxRedirects);
+  curl_easy_setopt(curl.get(), CURLOPT_REDIR_PROTOCOLS_STR,
+                   is_loopback(url) ? "http,https" : "https");
+  curl_easy_setopt(curl.get(), CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_LIMIT, 1024L);
+  curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_TIME, kStallSeconds);
+  curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl.get(), CURLOPT_USERAGENT, "orrery");
+  if (!bearer.empty()) {  // curl sends it to the first host alone, not to where that redirects
+    curl_easy_setopt(curl.get(), CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+    curl_easy_setopt(curl.get(), CURLOPT_XOAUTH2_BEARER, bearer.c_str());
+  }
+  return curl;
+}
+
+std::unexpected<Error> http_error(const std::string& url, long status) {
+  const char* meaning = "the server refused";
+  if (status == 401 || status == 403) meaning = "access needs a token (HF_TOKEN) or was denied";
+  if (status == 404) meaning = "there is no such file";
+  if (status == 429) meaning = "too many requests, try later";
+  if (status >= 500) meaning = "the server has a fault, try later";
+  return fail("E_HTTP", fmt::format("{}: HTTP status {}: {}", url, status, meaning));
+}
+
+// What a transfer that writes to a file needs to know.
+struct Sink {
+  CURL* curl = nullptr;
+  std::FILE* file = nullptr;
+  std::uint64_t offset = 0;  // bytes that were there before
+  bool checked = false;      // the status was looked at before the first byte
+  bool refused = false;      // the status is no success: its body is not the file
+  int disk_error = 0;
+  const DownloadRequest* request = nullptr;
+};
+
+std::size_t write_file(char* data, std::size_t size, std::size_t count, void* user) {
+  Sink& sink = *static_cast<Sink*>(user);
+  if (!sink.checked) {
+    long status = 0;
+    curl_easy_getinfo(sink.curl, CURLINFO_RESPONSE_CODE, &status);
+    sink.checked = true;
+    sink.refused = status != 200 && status != 206;
+    if (status == 200 && sink.offset != 0) {  // the server cannot resume: start over
+      if (std::freopen(nullptr, "wb", sink.file) == nullptr) sink.disk_error = errno;
+      sink.offset = 0;
+    }
+  }
+  if (sink.refused || sink.disk_error != 0) return 0;
+  const std::size_t written = std::fwrite(data, size, count, sink.file) * size;
+  if (written != size * count) sink.disk_error = errno;
+  return written;
+}
+
+int report_progress(void* user, curl_off_t total, curl_off_t now, curl_off_t, curl_off_t) {
+  const Sink& sink = *static_cast<Sink*>(user);
+  if (!sink.request->progress) return 0;
+  const std::uint64_t all = total > 0 ? sink.offset + static_cast<std::uint64_t>(total) : 0;
+  return sink.request->progress(sink.offset + static_cast<std::uint64_t>(now), all) ? 0 : 1;
+}
+
+Status transfer(const DownloadRequest& request, const std::string& part) {
+  ORRERY_TRY(const Curl curl, open_curl(request.url, request.bearer));
+  std::error_code ignored;
+  const std::uintmax_t there = std::filesystem::file_size(part, ignored);
+  Sink sink;
+  sink.offset = ignored ? 0 : there;
+  const File file(std::fopen(part.c_str(), "ab"));
+  if (!file) return fail("E_DISK", fmt::format("{}: {}", part, std::strerror(errno)));
+  sink.curl = curl.get();
+  sink.file = file.get();
+  sink.request = &request;
+  curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, write_file);
+  curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &sink);
+  curl_easy_setopt(curl.get(), CURLOPT_XFERINFOFUNCTION, report_progress);
+  curl_easy_setopt(curl.get(), CURLOPT_XFERINFODATA, &sink);
+  curl_easy_setopt(curl.get(), CURLOPT_NOPROGRESS, 0L);
+  if (sink.offset != 0) {
+    curl_easy_setopt(curl.get(), CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(sink.offset));
+  }
+  const CURLcode code = curl_easy_perform(curl.get());
+  long status = 0;
+  curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+  if (status == 416 && sink.offset != 0) return {};  // the part was whole already
+  if (code == CURLE_ABORTED_BY_CALLBACK) return fail("E_CANCELLED", "the download was stopped");
+  if (status >= 400 || sink.refused) return http_error(request.url, status);
+  if (sink.disk_error != 0 || std::fflush(file.get()) != 0) {
+    return fail("E_DISK", fmt::format("{}: {}", part, std::strerror(sink.disk_error)));
+  }
+  if (code != CURLE_OK) {
+    return fail("E_NETWORK", fmt::format("{}: {}; run it again to go on from where it stopped",
+                                         request.url, curl_easy_strerror(code)));
+  }
+  return {};
+}
+
+struct Text {
+  std::string body;
+  std::uint64_t limit = 0;
+};
+
+std::size_t write_text(char* data, std::size_t size, std::size_t count, void* user) {
+  Text& text = *static_cast<Text*>(user);
+  if (text.body.size() + size * count > text.limit) return 0;
+  text.body.append(data, size * count);
+  return size * count;
+}
+
+}  // namespace
+
+Status download(const DownloadRequest& request) {
+  const std::string part = request.target + ".part";
+  ORRERY_TRY_VOID(transfer(request, part));
+  std::error_code error;
+  if (request.verify) {
+    if (Status verified = request.verify(part); !verified) {
+      std::filesystem::remove(part, error);
+      return verified;
+    }
+  }
+  std::filesystem::rename(part, request.target, error);
+  if (error) return fail("E_DISK", fmt::format("{}: {}", request.target, error.message()));
+  return {};
+}
+
+Result<std::string> fetch(const std::string& url, const std::string& bearer, std::uint64_t limit) {
+  ORRERY_TRY(const Curl curl, open_curl(url, bearer));
+  Text text{{}, limit};
+  curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, write_text);
+  curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &text);
+  const CURLcode code = curl_easy_perform(curl.get());
+  long status = 0;
+  curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+  if (code == CURLE_WRITE_ERROR) {
+    return fail("E_TOOBIG", fmt::format("{}: the answer is larger than {} bytes", url, limit));
+  }
+  if (code != CURLE_OK) {
+    return fail("E_NETWORK", fmt::format("{}: {}", url, curl_easy_strerror(code)));
+  }
+  if (status != 200) return http_error(url, status);
+  return std::move(text.body);
+}
+
+}  // namespace orrery::net
