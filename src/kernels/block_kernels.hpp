@@ -3,7 +3,8 @@
 // Layouts (one 32-token block; m tokens are ceil(m / 32) blocks, the padding tokens are computed
 // and ignored; they must stay finite):
 //   F block: f32 [feature][32 tokens]; a block of n features is n * 32 floats.
-//   X block: bf16 [k / 32][2 groups of 16 tokens][16 pairs of k][16 tokens][2 of the pair]: 2 KiB per
+//   X block: bf16 [k / 32][2 groups of 16 tokens][16 pairs of k][16 tokens][2 of the pair]: 2 KiB
+//   per
 //            32 features; features are padded with zeros to a multiple of 32.
 // Weights are the A operand (rows = output features, in file order), activations the B operand, so
 // norms, RoPE and activations are vertical (lanes = tokens): no horizontal sums, no transposition.
@@ -16,33 +17,33 @@
 
 namespace orrery::kernels {
 
-// out features [row, row + n) of all tokens = epilogue(W x). One call is one task: its weight rows are
-// unpacked once into `panel` and multiplied with all token blocks.
+// out features [row, row + n) of all tokens = epilogue(W x). One call is one task: its weight rows
+// are unpacked once into `panel` and multiplied with all token blocks.
 struct MatmulBlocks {
-  const void* w;            // n rows of file blocks (rows [row, row + n) of the weight)
-  const void* w_up;         // glu: the second weight's rows, else null
-  std::size_t w_stride;     // bytes between weight rows (both weights have the same type and stride)
-  int row, n, k;            // n <= task_rows
-  const void* x;            // X blocks of k features
-  int m;                    // tokens
-  void* scratch;            // 64-byte aligned, scratch_bytes(k) bytes, private to the thread
-  const float* bias;        // (n) of these rows, or null
-  const float* bias_up;     // (n), or null
+  const void* w;         // n rows of file blocks (rows [row, row + n) of the weight)
+  const void* w_up;      // glu: the second weight's rows, else null
+  std::size_t w_stride;  // bytes between weight rows (both weights have the same type and stride)
+  int row, n, k;         // n <= task_rows
+  const void* x;         // X blocks of k features
+  int m;                 // tokens
+  void* scratch;         // 64-byte aligned, scratch_bytes(k) bytes, private to the thread
+  const float* bias;     // (n) of these rows, or null
+  const float* bias_up;  // (n), or null
   ActivationKind activation;
-  float scale;              // y = act(Wx + bias) * scale + residual; glu: act(gate) * up
-  const float* residual;    // F blocks of `features` features, or null
-  float* out_f;             // F blocks of `features` features, or null
-  void* out_x;              // X blocks of `features` features, or null
-  int features;             // features of residual and outputs (all rows of the weight)
+  float scale;            // y = act(Wx + bias) * scale + residual; glu: act(gate) * up
+  const float* residual;  // F blocks of `features` features, or null
+  float* out_f;           // F blocks of `features` features, or null
+  void* out_x;            // X blocks of `features` features, or null
+  int features;           // features of residual and outputs (all rows of the weight)
 };
 
 struct NormBlock {
-  const float* x;           // F block of n features
-  const float* weight;      // (n) or null
-  const float* bias;        // (n) or null
-  const float* residual;    // F block or null
-  float* out_f;             // F block or null
-  void* out_x;              // X block or null
+  const float* x;         // F block of n features
+  const float* weight;    // (n) or null
+  const float* bias;      // (n) or null
+  const float* residual;  // F block or null
+  float* out_f;           // F block or null
+  void* out_x;            // X block or null
   int n;
   float eps, offset;
   bool layer_norm;
@@ -62,33 +63,44 @@ struct RopeBlock {
 struct StoreCacheBlock {
   const float* x;
   int dim;
-  void* const* dst;         // (32)
+  void* const* dst;  // (32)
   bool f32_cache;
 };
 
-// Causal attention of one query head over one 32-token block of queries.
+// The most (query head, token block) pairs of one attention call.
+inline constexpr int kMaxAttentionUnits = 16;
+
+// Causal attention of the query heads that share a kv head over consecutive 32-token blocks of
+// queries. Every key page is converted once per call, so heads and blocks should be many
+// (heads * blocks <= kMaxAttentionUnits); the result of a token does not depend on them.
 struct AttentionBlock {
-  const float* q;           // [k_dim][32] of this head inside an F block
+  const float* q;  // [k_dim][32] of the first head and block; head h follows at
+                   // + h * k_dim * 32, block b at + b * q_block_stride (floats)
   int k_dim, v_dim;
-  int first_position;       // of the block's first token
-  int n_tokens;             // valid tokens of the block (1..32)
-  std::uint32_t window;     // 0: all; else key positions > p - window
-  const std::byte* pool;    // as in AttentionPart
+  int first_position;     // of the first block's first token
+  int n_tokens;           // valid tokens (1..32 * blocks)
+  std::uint32_t window;   // 0: all; else key positions > p - window
+  const std::byte* pool;  // as in AttentionPart
   std::size_t page_bytes, head_offset;
   const std::int32_t* pages;
   bool f32_cache;
-  float scale, softcap;
-  void* scratch;            // attention_scratch_bytes(k_dim, v_dim), 64-byte aligned
-  float* out_f;             // [v_dim][32] of this head inside an F block, or null
-  void* out_x;              // X block of all heads, or null
-  int out_feature;          // first feature of this head in out_x (a multiple of 32)
+  float scale, softcap;  // applied to the f32 scores
+  void* scratch;         // attention_scratch_bytes(k_dim, v_dim), 64-byte aligned
+  float* out_f;          // [v_dim][32] of the first head, heads and blocks as q, or null
+  void* out_x;           // X block of all heads, or null
+  int out_feature;       // first feature of the first head in out_x (even). Features that pad
+                         // the last 32 are not written
+  int heads = 1, blocks = 1;
+  std::size_t q_block_stride = 0;      // floats between blocks of q
+  std::size_t out_f_block_stride = 0;  // floats between blocks of out_f
+  std::size_t out_x_block_stride = 0;  // bytes between blocks of out_x
 };
 
 struct BlockKernels {
-  const char* isa;          // "emu_dot", "emu_outer", "avx2", "avx512", "avx512_bf16", "amx"
-  int task_rows;            // weight rows of a good task (a multiple of 32)
+  const char* isa;  // "emu_dot", "emu_outer", "avx2", "avx512", "avx512_bf16", "amx"
+  int task_rows;    // weight rows of a good task (a multiple of 32)
   std::size_t (*matmul_scratch_bytes)(int k, bool glu);
-  void (*matmul[kMaxDTypeId])(const MatmulBlocks&);   // null where a type has no kernel
+  void (*matmul[kMaxDTypeId])(const MatmulBlocks&);  // null where a type has no kernel
   void (*to_x)(const float* f_block, int n, void* x_block);
   void (*norm)(const NormBlock&);
   void (*rope)(const RopeBlock&);

@@ -1,0 +1,71 @@
+// Moves between rows, F blocks, X blocks and pages of the KV cache.
+#pragma once
+
+#include "kernels/block_kernels.hpp"
+#include "kernels/body/block_numbers.hpp"
+#include "kernels/isa/vec.hpp"
+
+namespace orrery::kernels {
+namespace {
+
+// Features f and f + 1 (f even) of tokens 16 half.. into an X block.
+ORRERY_INLINE void store_x_pair(void* x_block, int f, int half, V::F even, V::F odd) {
+  std::uint8_t* x = static_cast<std::uint8_t*>(x_block);
+  V::store_bf16_pairs(x + f / 32 * 2048 + 1024 * half + f % 32 * 32, even, odd);
+}
+
+// Features from n (rounded up to a pair) to the next multiple of 32 become zero.
+inline void pad_x(void* x_block, int n) {
+  for (int f = (n + 1) / 2 * 2; f % 32 != 0; f += 2) {
+    store_x_pair(x_block, f, 0, V::zero(), V::zero());
+    store_x_pair(x_block, f, 1, V::zero(), V::zero());
+  }
+}
+
+void block_to_x(const float* f_block, int n, void* x_block) {
+  for (int f = 0; f < n; f += 2) {
+    for (int half = 0; half < 2; ++half) {
+      const float* source = f_block + 32 * f + 16 * half;
+      const V::F odd = f + 1 < n ? V::load(source + 32) : V::zero();
+      store_x_pair(x_block, f, half, V::load(source), odd);
+    }
+  }
+  pad_x(x_block, n);
+}
+
+void block_from_rows(const float* rows, std::size_t stride, int n_rows, int features, float* f) {
+  // Tokens are the inner loop over 16 features at a time: both sides stay within a few cache lines.
+  for (int base = 0; base < features; base += 16) {
+    const int count = features - base < 16 ? features - base : 16;
+    for (int t = 0; t < 32; ++t) {
+      const float* source = rows + t * stride + base;
+      float* target = f + 32 * base + t;
+      for (int i = 0; i < count; ++i) target[32 * i] = t < n_rows ? source[i] : 0.0F;
+    }
+  }
+}
+
+void block_to_row(const float* f, int t, int features, float* row) {
+  for (int i = 0; i < features; ++i) row[i] = f[32 * i + t];
+}
+
+void block_store_cache(const StoreCacheBlock& a) {
+  for (int t = 0; t < 32; ++t) {
+    if (a.dst[t] == nullptr) continue;
+    if (a.f32_cache) {
+      float* target = static_cast<float*>(a.dst[t]);
+      for (int i = 0; i < a.dim; ++i) target[i] = a.x[32 * i + t];
+      continue;
+    }
+    std::uint8_t* target = static_cast<std::uint8_t*>(a.dst[t]);
+    for (int base = 0; base < a.dim; base += 16) {
+      const int count = a.dim - base < 16 ? a.dim - base : 16;
+      float row[16] = {};
+      for (int i = 0; i < count; ++i) row[i] = a.x[32 * (base + i) + t];
+      V::store_f16_partial(target + 2 * base, V::load(row), count);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace orrery::kernels

@@ -1,0 +1,118 @@
+// The product of a block: C (32 weight rows x 32 tokens) = or += panel x X, over some k steps
+// of 32. Two engines with the same members: tiles (2 x 2 of 16 x 16) and vectors (register blocks).
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/body/block_numbers.hpp"
+
+namespace orrery::kernels {
+namespace {
+
+constexpr int kBlockFloats = 32 * 32;  // C, and 32 features of an F block
+constexpr int kXStep = 2048;           // bytes of an X block per 32 features
+
+// Which operand is read once and should not evict the other from L1.
+enum class Stream : std::uint8_t { x, panel };
+
+// Panel: bf16 [step][2 halves][32 / T::kDepth][16 rows][T::kDepth].
+template <class T>
+struct TileProduct {
+  static constexpr int kStepBytes = 2048;  // of a panel, per 32 k
+  static constexpr int kPartSteps = 12;    // k steps of a part: 24 KiB of a panel
+
+  static void pack(std::uint8_t* step, int row, const float* w) {
+    constexpr int kDepth = T::kDepth;
+    std::uint16_t half[32];
+    for (int i = 0; i < 32; ++i) half[i] = to_bf16(w[i]);
+    std::uint8_t* target = step + 1024 * (row / 16) + 2 * kDepth * (row % 16);
+    for (int d = 0; d < 32 / kDepth; ++d) {
+      __builtin_memcpy(target + 32 * kDepth * d, half + kDepth * d, 2 * kDepth);
+    }
+  }
+
+  template <Stream kStream>
+  static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
+                       bool first) {
+    T t;
+    if (first) {
+      t.template zero<0>(), t.template zero<1>(), t.template zero<2>(), t.template zero<3>();
+    } else {
+      t.template load<0>(c, 32), t.template load<1>(c + 16, 32);
+      t.template load<2>(c + 512, 32), t.template load<3>(c + 528, 32);
+    }
+    constexpr int kOperand = 32 * T::kDepth;  // bytes of an A or B operand
+    constexpr bool kStreamA = kStream == Stream::panel, kStreamB = kStream == Stream::x;
+    for (int s = 0; s < steps; ++s) {
+      for (int d = 0; d < 32 / T::kDepth; ++d) {
+        const std::uint8_t* a = panel + kStepBytes * s + kOperand * d;
+        const std::uint8_t* b = x + kXStep * s + kOperand * d;
+        t.template load_a<0, kStreamA>(a);
+        t.template load_b<0, kStreamB>(b);
+        t.template mac<0, 0, 0>();
+        t.template load_b<1, kStreamB>(b + 1024);
+        t.template mac<1, 0, 1>();
+        t.template load_a<1, kStreamA>(a + 1024);
+        t.template mac<2, 1, 0>();
+        t.template mac<3, 1, 1>();
+      }
+    }
+    t.template store<0>(c, 32), t.template store<1>(c + 16, 32);
+    t.template store<2>(c + 512, 32), t.template store<3>(c + 528, 32);
+  }
+};
+
+// Panel: L::Weight [step][32 rows][32 k]. A register block is L::kRows weight rows x L::kRegs
+// registers of L::kTokens tokens (lanes); weights are broadcast. L::mac adds a pair of k of one
+// row.
+template <class L>
+struct VectorProduct {
+  using Weight = typename L::Weight;
+  static constexpr int kStepBytes = 1024 * static_cast<int>(sizeof(Weight));
+  static constexpr int kPartSteps = 8;  // k steps of a part: 16 or 32 KiB of a panel
+
+  static void pack(std::uint8_t* step, int row, const float* w) {
+    Weight* target = reinterpret_cast<Weight*>(step) + 32 * row;
+    for (int i = 0; i < 32; ++i) target[i] = L::weight(w[i]);
+  }
+
+  template <Stream kStream>
+  static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
+                       bool first) {
+    const Weight* w = reinterpret_cast<const Weight*>(panel);
+    for (int row = 0; row < 32; row += L::kRows) {
+      for (int token = 0; token < 32; token += L::kTokens * L::kRegs) {
+        const std::uint8_t* source = x + 1024 * (token / 16) + 4 * (token % 16);
+        registers(w + 32 * row, source, steps, c + 32 * row + token, first);
+      }
+    }
+  }
+
+  // Registers that cross a group of 16 tokens continue 1024 bytes further in X.
+  static constexpr int x_offset(int reg) {
+    return L::kTokens * reg / 16 * 1024 + L::kTokens * reg % 16 * 4;
+  }
+
+  static void registers(const Weight* w, const std::uint8_t* x, int steps, float* c, bool first) {
+    constexpr int kRows = L::kRows, kRegs = L::kRegs;
+    typename L::Acc acc[kRows][kRegs];
+    for (int r = 0; r < kRows; ++r) {
+      for (int i = 0; i < kRegs; ++i) {
+        acc[r][i] = first ? L::zero() : L::load(c + 32 * r + L::kTokens * i);
+      }
+    }
+    for (int s = 0; s < steps; ++s, w += 1024, x += kXStep) {
+      for (int pair = 0; pair < 16; ++pair) {
+        typename L::Pair p[kRegs];
+        for (int i = 0; i < kRegs; ++i) p[i] = L::load_pair(x + 64 * pair + x_offset(i));
+        for (int r = 0; r < kRows; ++r) L::mac(acc[r], p, w + 32 * r + 2 * pair);
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      for (int i = 0; i < kRegs; ++i) L::store(c + 32 * r + L::kTokens * i, acc[r][i]);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace orrery::kernels

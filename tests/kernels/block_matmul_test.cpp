@@ -1,0 +1,214 @@
+// Block matmul of every type, shape and instruction set against sums in double precision.
+#include <string>
+
+#include "kernels/block_support.hpp"
+#include "kernels/block_weights.hpp"
+
+namespace orrery::kernels {
+namespace {
+
+constexpr int kMaxRows = 128, kMaxTokens = 70;
+
+double reference_activation(ActivationKind kind, double x) {
+  switch (kind) {
+    case ActivationKind::silu:
+      return x / (1.0 + std::exp(-x));
+    case ActivationKind::gelu_tanh:
+      return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ActivationKind::gelu_erf:
+      return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
+    case ActivationKind::none:
+      break;
+  }
+  return x;
+}
+
+// Weights (rows, k) and activations (kMaxTokens, k) of one type, with exact sums.
+struct Problem {
+  DType type;
+  int k;
+  std::size_t stride;
+  std::vector<std::byte> w;
+  std::vector<float> x;         // (kMaxTokens, k), before rounding
+  std::vector<double> y, size;  // (kMaxRows, kMaxTokens): sum w x, sum |w x|
+
+  Problem(DType dtype, int k_, unsigned seed) : type(dtype), k(k_) {
+    stride = row_bytes(type, k);
+    w = RandomBlocks(seed).make(type, kMaxRows * stride / dtype_info(type).block_bytes);
+    x = random_floats(std::size_t(kMaxTokens) * k, seed + 1);
+    std::vector<float> row(k);
+    for (int r = 0; r < kMaxRows; ++r) {
+      decode_row(type, w.data() + r * stride, row.data(), k);
+      for (float& v : row) v = rounded_bf16(v);
+      for (int t = 0; t < kMaxTokens; ++t) {
+        double sum = 0, absolute = 0;
+        for (int i = 0; i < k; ++i) {
+          const double product = double(row[i]) * rounded_bf16(x[std::size_t(t) * k + i]);
+          sum += product, absolute += std::abs(product);
+        }
+        y.push_back(sum), size.push_back(absolute);
+      }
+    }
+  }
+  double exact(int row, int token) const { return y[std::size_t(row) * kMaxTokens + token]; }
+  // Any order of k additions, plus the last roundings.
+  double bound(int row, int token) const {
+    const std::size_t at = std::size_t(row) * kMaxTokens + token;
+    return gamma_f32(k + 4) * size[at] + 0x1p-22 * std::abs(y[at]) + 1e-30;
+  }
+  // X blocks of the first m tokens.
+  void fill_x(const BlockKernels& blocks, int m, std::uint16_t* target) const {
+    Aligned<float> f(std::size_t(k) * 32);
+    for (int b = 0; b < (m + 31) / 32; ++b) {
+      for (int i = 0; i < k; ++i) {
+        for (int t = 0; t < 32; ++t) {
+          const int token = 32 * b + t;
+          f[std::size_t(i) * 32 + t] = token < m ? x[std::size_t(token) * k + i] : 1.0F;
+        }
+      }
+      blocks.to_x(f.data(), k, target + std::size_t(b) * round_up(k, 32) * 32);
+    }
+  }
+};
+
+MatmulBlocks plain_call(const Problem& p, int n, int m, const void* x, void* scratch, float* out) {
+  MatmulBlocks call = {};
+  call.w = p.w.data(), call.w_stride = p.stride;
+  call.n = n, call.k = p.k, call.x = x, call.m = m, call.scratch = scratch;
+  call.scale = 1.0F, call.out_f = out, call.features = n;
+  return call;
+}
+
+class BlockMatmulTest : public BlockTest {
+ protected:
+  // The rows in tasks of task_rows.
+  void run(const Problem& p, MatmulBlocks call, int task_rows) {
+    const int n = call.n;
+    const auto* w = static_cast<const std::byte*>(call.w);
+    const auto* w_up = static_cast<const std::byte*>(call.w_up);
+    const float *bias = call.bias, *bias_up = call.bias_up;
+    Aligned<std::byte> scratch(blocks->matmul_scratch_bytes(p.k, w_up != nullptr), std::byte{0xFF});
+    call.scratch = scratch.data();
+    for (call.row = 0; call.row < n; call.row += task_rows) {
+      call.n = std::min(task_rows, n - call.row);
+      call.w = w + call.row * p.stride;
+      if (w_up != nullptr) call.w_up = w_up + call.row * p.stride;
+      if (bias != nullptr) call.bias = bias + call.row;
+      if (bias_up != nullptr) call.bias_up = bias_up + call.row;
+      blocks->matmul[static_cast<int>(p.type)](call);
+    }
+  }
+  std::vector<float> plain(const Problem& p, int n, int m, int task_rows) {
+    Aligned<std::uint16_t> x(round_up(m, 32) * round_up(p.k, 32));
+    p.fill_x(*blocks, m, x.data());
+    std::vector<float> out(round_up(m, 32) * n, NAN);
+    run(p, plain_call(p, n, m, x.data(), nullptr, out.data()), task_rows);
+    return out;
+  }
+};
+
+TEST_P(BlockMatmulTest, EveryTypeAndShapeMatchesTheReference) {
+  for (const DType type : all_weight_types()) {
+    ASSERT_NE(blocks->matmul[static_cast<int>(type)], nullptr) << dtype_info(type).name;
+    const int block = static_cast<int>(dtype_info(type).block_len);
+    for (const int k : {32, 64, 96, 576, 1, 45, 256, 768}) {
+      if (k % block != 0 || (block == 1 && k > 600)) continue;
+      const Problem p(type, k, 7 * k + static_cast<unsigned>(type));
+      for (const int n : {1, 31, 32, 33, 96, 128}) {
+        for (const int m : {1, 16, 31, 32, 33, 70}) {
+          const std::vector<float> out = plain(p, n, m, blocks->task_rows);
+          for (int r = 0; r < n; ++r) {
+            for (int t = 0; t < m; ++t) {
+              ASSERT_NEAR(f_value(out.data(), n, t, r), p.exact(r, t), p.bound(r, t))
+                  << dtype_info(type).name << " k " << k << " n " << n << " m " << m << " row " << r
+                  << " token " << t;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(BlockMatmulTest, PartsOfKMatchTheReference) {
+  const Problem p(DType::q4_k, 4864, 3);
+  const std::vector<float> out = plain(p, 128, 70, blocks->task_rows);
+  for (int r = 0; r < 128; ++r) {
+    for (int t = 0; t < 70; ++t) {
+      ASSERT_NEAR(f_value(out.data(), 128, t, r), p.exact(r, t), p.bound(r, t)) << r << " " << t;
+    }
+  }
+}
+
+TEST_P(BlockMatmulTest, BitsDependNeitherOnTasksNorOnTokens) {
+  for (const int k : {576, 1536}) {
+    const Problem p(DType::q8_0, k, 11);
+    const std::vector<float> whole = plain(p, 128, 70, blocks->task_rows);
+    const std::vector<float> split = plain(p, 128, 70, 32);
+    ASSERT_EQ(std::memcmp(whole.data(), split.data(), whole.size() * 4), 0) << k;
+    const std::vector<float> one = plain(p, 128, 1, blocks->task_rows);
+    for (int r = 0; r < 128; ++r) {
+      ASSERT_EQ(f_value(whole.data(), 128, 0, r), f_value(one.data(), 128, 0, r)) << k;
+    }
+  }
+}
+
+TEST_P(BlockMatmulTest, TokensBeyondOneGroupOfBlocks) {
+  const int k = 704, n = 32, m = 32 * 19;  // two parts of K and more than 16 token blocks
+  const Problem p(DType::f16, k, 5);
+  Aligned<std::uint16_t> x(std::size_t(m) * k);
+  for (int b = 0; b < m / 32; ++b) p.fill_x(*blocks, 32, x.data() + std::size_t(b) * 32 * k);
+  std::vector<float> out(std::size_t(m) * n, NAN);
+  run(p, plain_call(p, n, m, x.data(), nullptr, out.data()), 32);
+  for (int r = 0; r < n; ++r) {
+    for (int t = 0; t < m; ++t) {
+      ASSERT_NEAR(f_value(out.data(), n, t, r), p.exact(r, t % 32), p.bound(r, t % 32));
+    }
+  }
+}
+
+TEST_P(BlockMatmulTest, EpilogueAppliesBiasActivationScaleAndResidual) {
+  const int k = 96, n = 80, m = 33;
+  const Problem p(DType::q5_0, k, 21), up(DType::q5_0, k, 22);
+  const std::vector<float> bias = random_floats(n, 1), bias_up = random_floats(n, 2);
+  const std::vector<float> residual = random_floats(64 * n, 3);
+  Aligned<std::uint16_t> x(64 * k), out_x(64 * 96, 0xFFFF);
+  p.fill_x(*blocks, m, x.data());
+  for (const bool glu : {false, true}) {
+    for (const ActivationKind kind : {ActivationKind::none, ActivationKind::silu,
+                                      ActivationKind::gelu_tanh, ActivationKind::gelu_erf}) {
+      std::vector<float> out(64 * n, NAN);
+      MatmulBlocks call = plain_call(p, n, m, x.data(), nullptr, out.data());
+      call.bias = bias.data(), call.activation = kind, call.scale = 0.75F;
+      call.residual = residual.data(), call.out_x = out_x.data();
+      if (glu) call.w_up = up.w.data(), call.bias_up = bias_up.data();
+      // The second problem has its own x: its exact sums are taken with the first one's.
+      run(p, call, 64);
+      std::vector<float> row(k);
+      for (int r = 0; r < n; ++r) {
+        decode_row(up.type, up.w.data() + r * up.stride, row.data(), k);
+        for (int t = 0; t < m; ++t) {
+          const double gate = reference_activation(kind, p.exact(r, t) + bias[r]);
+          double factor = 1.0;
+          if (glu) {
+            factor = bias_up[r];
+            for (int i = 0; i < k; ++i) {
+              factor += double(rounded_bf16(row[i])) * rounded_bf16(p.x[std::size_t(t) * k + i]);
+            }
+          }
+          const double y = gate * factor * 0.75 + f_value(residual.data(), n, t, r);
+          const double bound =
+              3e-5 * (1.0 + std::abs(gate) + std::abs(factor)) * (1.0 + std::abs(factor));
+          ASSERT_NEAR(f_value(out.data(), n, t, r), y, bound) << r << " " << t << " glu " << glu;
+          ASSERT_EQ(x_value(out_x.data(), n, t, r), rounded_bf16(f_value(out.data(), n, t, r)));
+        }
+      }
+      for (int r = n; r < 96; ++r) ASSERT_EQ(x_bits(out_x.data(), n, 0, r), 0) << "padding " << r;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, BlockMatmulTest, kBlockIsas, isa_name);
+
+}  // namespace
+}  // namespace orrery::kernels
