@@ -1,0 +1,94 @@
+// Exit codes, streams and sentences of the commands: 0 done, 1 refused, 2 wrong usage.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "support/process.hpp"
+#include "support/temp_dir.hpp"
+
+namespace orrery::cli {
+namespace {
+
+using test::Outcome;
+using test::run_program;
+
+TEST(Usage, HelpAndVersionGoToStdout) {
+  for (const char* flag : {"--help", "--version"}) {
+    const Outcome outcome = run_program({flag});
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_NE(outcome.out.find("orrery"), std::string::npos);
+    EXPECT_EQ(outcome.err, "");
+  }
+  const Outcome help = run_program({"--help"});
+  for (const char* command : {"run", "inspect", "eval", "bench", "models", "pull"}) {
+    EXPECT_NE(help.out.find(command), std::string::npos) << command;
+  }
+}
+
+TEST(Usage, WrongUsageIsTwoAndSaysSoOnStderr) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {},
+      {"fly"},
+      {"--fly"},
+      {"inspect", "tokens", "--nonsense"},
+      {"run", "-n", "many", "-p", "x"},
+      {"run", "--temp", "-1", "-p", "x"},
+      {"eval", "perplexity"},
+      {"pull"},
+  };
+  for (const auto& arguments : wrong) {
+    const Outcome outcome = run_program(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << testing::PrintToString(arguments) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err, "");
+  }
+}
+
+TEST(Usage, ABadFileIsOneSentenceAndOne) {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/bad.gguf";
+  std::ofstream(path) << "GGUF";
+  for (const auto& arguments :
+       std::vector<std::vector<std::string>>{{"inspect", path},
+                                             {"inspect", "plan", path},
+                                             {"run", path, "-p", "hello"},
+                                             {"eval", "logits", path, "--ids", "1 2", "--json"},
+                                             {"bench", path}}) {
+    const Outcome outcome = run_program(arguments);
+    EXPECT_EQ(outcome.exit_code, 1) << testing::PrintToString(arguments);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.err.rfind("error[E_TRUNC]: ", 0), 0U) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+}
+
+TEST(Usage, AMissingModelNamesWhatWasTried) {
+  const Outcome outcome = run_program({"inspect", "/nowhere/model.gguf"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("/nowhere/model.gguf"), std::string::npos);
+}
+
+TEST(Usage, InspectDeviceNamesTheForcedKernels) {
+  const Outcome outcome = run_program({"inspect", "device"}, "", {"ORRERY_ISA=emu"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("chosen: emu"), std::string::npos) << outcome.out;
+  const Outcome unknown = run_program({"inspect", "device"}, "", {"ORRERY_ISA=abacus"});
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_EQ(unknown.err.rfind("error[E_ISA]: ", 0), 0U) << unknown.err;
+}
+
+TEST(Usage, InspectTemplateRendersAJinjaFile) {
+  const test::TempDir folder;
+  const std::string source = folder.path() + "/chat.jinja";
+  const std::string variables = folder.path() + "/vars.json";
+  std::ofstream(source) << "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+  std::ofstream(variables) << R"({"messages": [{"role": "user", "content": "hi <|x|>"}]})";
+  const Outcome outcome = run_program({"inspect", "template", source, "--messages", variables});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "<user>hi <|x|>");
+  std::ofstream(variables) << "[1, 2";
+  EXPECT_EQ(run_program({"inspect", "template", source, "--messages", variables}).exit_code, 1);
+}
+
+}  // namespace
+}  // namespace orrery::cli

@@ -1,0 +1,61 @@
+// Runs the program as a user would and keeps what it said.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace orrery::test {
+
+struct Outcome {
+  int exit_code = -1;  // 128 + signal for a death by signal
+  std::string out, err;
+};
+
+inline std::string slurp(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// `environment` entries are NAME=VALUE, added to the process's own.
+inline Outcome run_program(const std::vector<std::string>& arguments, const std::string& input = "",
+                           const std::vector<std::string>& environment = {}) {
+  char folder[] = "/tmp/orrery-test-XXXXXX";
+  if (mkdtemp(folder) == nullptr) return {};
+  const std::string base = folder;
+  std::ofstream(base + "/in", std::ios::binary) << input;
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const std::string& entry : environment) putenv(strdup(entry.c_str()));
+    const auto redirect = [&](int to, const std::string& name, int flags) {
+      const int file = open((base + name).c_str(), flags, 0600);
+      if (file < 0 || dup2(file, to) < 0) _exit(126);
+    };
+    redirect(0, "/in", O_RDONLY);
+    redirect(1, "/out", O_WRONLY | O_CREAT);
+    redirect(2, "/err", O_WRONLY | O_CREAT);
+    std::vector<char*> argv{const_cast<char*>(ORRERY_PROGRAM)};
+    for (const std::string& argument : arguments)
+      argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    execv(ORRERY_PROGRAM, argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  Outcome outcome;
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.out = slurp(base + "/out");
+  outcome.err = slurp(base + "/err");
+  std::filesystem::remove_all(base);
+  return outcome;
+}
+
+}  // namespace orrery::test
