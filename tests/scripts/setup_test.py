@@ -8,10 +8,13 @@ import unittest
 
 SETUP = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "setup"
 
-# Reports every package that it is asked about as installed, but for the one in $HIDDEN.
-DPKG_QUERY = """for package in "$@"; do
-  case "$package" in -*|"$HIDDEN") ;; *) echo "installed $package" ;; esac
-done"""
+# Reports every package that it is asked about as installed, but for the one in $HIDDEN, which makes
+# it fail as the real one does.
+DPKG_QUERY = """status=0
+for package in "$@"; do
+  case "$package" in -*) ;; "$HIDDEN") status=1 ;; *) echo "installed $package" ;; esac
+done
+exit $status"""
 
 
 class SetupTest(unittest.TestCase):
