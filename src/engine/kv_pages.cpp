@@ -1,0 +1,283 @@
+#include "engine/kv_pages.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.hpp"
+#include "base/checked.hpp"
+
+namespace orrery::engine {
+namespace {
+
+constexpr std::uint64_t kSystemPage = 4096;
+constexpr std::int32_t kNoPage = -1;
+
+std::uint32_t pages_for(std::uint32_t tokens) {
+  return static_cast<std::uint32_t>(ceil_div(tokens, plan::kPageTokens));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KvPages>> KvPages::create(std::span<const plan::CacheGroup> groups,
+                                                 const KvOptions& options) {
+  ORRERY_CHECK(options.sequences > 0 && options.context > 0);
+  std::unique_ptr<KvPages> kv(new KvPages);
+  kv->context_ = options.context;
+  kv->stride_ = pages_for(options.context);
+  kv->budget_ = options.budget_bytes;
+  kv->sequences_.resize(options.sequences);
+  kv->groups_.resize(groups.size());
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    kv->groups_[i].shape = groups[i];
+    ORRERY_TRY_VOID(kv->map_group(kv->groups_[i], options));
+  }
+  return kv;
+}
+
+Status KvPages::map_group(Group& group, const KvOptions& options) {
+  std::uint64_t pages = stride_;
+  if (group.shape.kind == plan::CacheKind::window) {
+    // The window, one slice that is written before anything is dropped, and a partial page of each.
+    const std::uint64_t live = std::uint64_t{group.shape.window} + options.slice;
+    pages = std::min<std::uint64_t>(pages, ceil_div(live, plan::kPageTokens) + 2);
+  }
+  const CheckedU64 capacity = checked_mul(pages, options.sequences);
+  const CheckedU64 bytes =
+      checked_align_up(checked_mul(capacity, group.shape.page_bytes()), kSystemPage);
+  if (!bytes || *capacity > (1U << 30)) {
+    return fail("E_MEMORY", fmt::format("the cache of {} sequences of {} tokens is too large",
+                                        options.sequences, options.context));
+  }
+  void* mapping =
+      mmap(nullptr, *bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) {
+    return fail("E_MEMORY",
+                fmt::format("the system refuses {} bytes of address space for the cache; ask for a "
+                            "smaller context",
+                            *bytes));
+  }
+  group.base = static_cast<std::byte*>(mapping);
+  group.reserved = *bytes;
+  group.capacity = static_cast<std::uint32_t>(*capacity);
+  group.users.resize(group.capacity);
+  group.tables.assign(std::size_t{stride_} * options.sequences, kNoPage);
+  group.free.resize(group.capacity);
+  // Taken from the back: page 0 first.
+  for (std::uint32_t i = 0; i < group.capacity; ++i) {
+    group.free[i] = static_cast<std::int32_t>(group.capacity - 1 - i);
+  }
+  return {};
+}
+
+KvPages::~KvPages() {
+  for (const Group& group : groups_) {
+    if (group.base != nullptr) munmap(group.base, group.reserved);
+  }
+}
+
+std::vector<backend::PagePool> KvPages::pools() const {
+  std::vector<backend::PagePool> pools;
+  for (const Group& group : groups_) pools.push_back({group.base, group.capacity});
+  return pools;
+}
+
+std::int32_t* KvPages::entries(Group& group, SequenceId sequence) {
+  return group.tables.data() + static_cast<std::size_t>(sequence) * stride_;
+}
+
+const std::int32_t* KvPages::entries(const Group& group, SequenceId sequence) const {
+  return group.tables.data() + static_cast<std::size_t>(sequence) * stride_;
+}
+
+const std::int32_t* KvPages::table(SequenceId sequence, std::size_t group) const {
+  return entries(groups_[group], sequence);
+}
+
+Result<SequenceId> KvPages::open() {
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    if (sequences_[i].is_open) continue;
+    sequences_[i] = {true, 0};
+    return static_cast<SequenceId>(i);
+  }
+  return fail("E_SEQUENCES",
+              fmt::format("all {} sequences of the model are in use", sequences_.size()));
+}
+
+void KvPages::close(SequenceId sequence) {
+  truncate(sequence, 0);
+  sequences_[sequence].is_open = false;
+}
+
+// Gives memory of free pages back to the system until `bytes` fit into the budget.
+bool KvPages::reclaim(std::uint64_t bytes) {
+  for (Group& group : groups_) {
+    const std::uint64_t page_bytes = group.shape.page_bytes();
+    while (committed_ + bytes > budget_ && group.free_with_memory > 0) {
+      // The oldest free page with memory joins the free pages without.
+      const std::size_t at = group.free.size() - group.free_with_memory;
+      const auto offset = static_cast<std::uint64_t>(group.free[at]) * page_bytes;
+      const std::uint64_t begin = align_up(offset, kSystemPage);
+      const std::uint64_t end = (offset + page_bytes) / kSystemPage * kSystemPage;
+      if (end > begin) madvise(group.base + begin, end - begin, MADV_DONTNEED);
+      --group.free_with_memory;
+      committed_ -= page_bytes;
+    }
+  }
+  return committed_ + bytes <= budget_;
+}
+
+// A page of the group, or kNoPage when the budget or the system refuses.
+std::int32_t KvPages::take(Group& group) {
+  ORRERY_CHECK(!group.free.empty());
+  const std::uint64_t page_bytes = group.shape.page_bytes();
+  const std::int32_t page = group.free.back();
+  if (group.free_with_memory == 0) {
+    if (!reclaim(page_bytes)) return kNoPage;
+    const std::uint64_t end =
+        align_up((static_cast<std::uint64_t>(page) + 1) * page_bytes, kSystemPage);
+    if (end > group.accessible) {
+      if (mprotect(group.base + group.accessible, end - group.accessible, PROT_READ | PROT_WRITE) !=
+          0) {
+        return kNoPage;
+      }
+      group.accessible = end;
+    }
+    committed_ += page_bytes;
+  } else {
+    --group.free_with_memory;
+  }
+  group.free.pop_back();
+  group.users[page] = 1;
+  return page;
+}
+
+void KvPages::release(Group& group, std::int32_t page) {
+  ORRERY_CHECK(group.users[page] > 0);
+  if (--group.users[page] > 0) return;
+  group.free.push_back(page);
+  ++group.free_with_memory;
+}
+
+Status KvPages::extend(SequenceId sequence, std::uint32_t new_length) {
+  Sequence& state = sequences_[sequence];
+  ORRERY_CHECK(state.is_open && new_length >= state.length);
+  if (new_length > context_) {
+    return fail("E_CONTEXT", fmt::format("{} tokens do not fit into the context of {} tokens",
+                                         new_length, context_));
+  }
+  for (Group& group : groups_) {
+    const Status extended = extend_group(group, sequence, new_length);
+    if (extended) continue;
+    for (Group& other : groups_) {  // undo: whole new pages go back
+      std::int32_t* table = entries(other, sequence);
+      for (std::uint32_t i = pages_for(state.length); i < pages_for(new_length); ++i) {
+        if (table[i] != kNoPage) release(other, table[i]);
+        table[i] = kNoPage;
+      }
+    }
+    return extended;
+  }
+  state.length = new_length;
+  return {};
+}
+
+Status KvPages::extend_group(Group& group, SequenceId sequence, std::uint32_t new_length) {
+  const auto out_of_memory = [&] {
+    return fail("E_MEMORY",
+                fmt::format("the cache has used up its {} bytes at {} tokens; close other "
+                            "conversations or start with a smaller context",
+                            budget_, sequences_[sequence].length));
+  };
+  std::int32_t* table = entries(group, sequence);
+  const std::uint32_t length = sequences_[sequence].length;
+  if (length % plan::kPageTokens != 0 && new_length > length) {
+    std::int32_t& last = table[length / plan::kPageTokens];
+    if (group.users[last] > 1) {  // copy on write
+      const std::int32_t own = take(group);
+      if (own == kNoPage) return out_of_memory();
+      const std::uint64_t bytes = group.shape.page_bytes();
+      std::memcpy(group.base + static_cast<std::uint64_t>(own) * bytes,
+                  group.base + static_cast<std::uint64_t>(last) * bytes, bytes);
+      release(group, last);
+      last = own;
+    }
+  }
+  for (std::uint32_t i = pages_for(length); i < pages_for(new_length); ++i) {
+    table[i] = take(group);
+    if (table[i] == kNoPage) return out_of_memory();
+  }
+  return {};
+}
+
+void KvPages::truncate(SequenceId sequence, std::uint32_t new_length) {
+  Sequence& state = sequences_[sequence];
+  ORRERY_CHECK(state.is_open && new_length <= state.length);
+  for (Group& group : groups_) {
+    std::int32_t* table = entries(group, sequence);
+    for (std::uint32_t i = pages_for(state.length); i > pages_for(new_length); --i) {
+      if (table[i - 1] != kNoPage) release(group, table[i - 1]);
+      table[i - 1] = kNoPage;
+    }
+  }
+  state.length = new_length;
+}
+
+// The first page that a token at position `length` reads.
+std::uint32_t KvPages::first_needed(const Group& group, std::uint32_t length) const {
+  if (group.shape.kind != plan::CacheKind::window || length < group.shape.window) return 0;
+  return (length - group.shape.window + 1) / plan::kPageTokens;
+}
+
+std::uint32_t KvPages::reusable(SequenceId sequence, std::uint32_t length) const {
+  ORRERY_CHECK(length <= sequences_[sequence].length);
+  if (length == 0) return 0;
+  for (const Group& group : groups_) {
+    const std::uint32_t first = first_needed(group, length);
+    if (first < pages_for(length) && entries(group, sequence)[first] == kNoPage) return 0;
+    // The page that goes on being written must still be there too.
+    if (entries(group, sequence)[(length - 1) / plan::kPageTokens] == kNoPage) return 0;
+  }
+  return length;
+}
+
+void KvPages::drop_behind(SequenceId sequence) {
+  for (Group& group : groups_) {
+    std::int32_t* table = entries(group, sequence);
+    const std::uint32_t first = first_needed(group, sequences_[sequence].length);
+    for (std::uint32_t i = first; i > 0 && table[i - 1] != kNoPage; --i) {
+      release(group, table[i - 1]);
+      table[i - 1] = kNoPage;
+    }
+  }
+}
+
+std::uint32_t KvPages::share_prefix(SequenceId from, SequenceId to, std::uint32_t length) {
+  ORRERY_CHECK(from != to && sequences_[to].is_open && sequences_[to].length == 0);
+  const std::uint32_t whole = std::min(length, sequences_[from].length) / plan::kPageTokens;
+  if (reusable(from, whole * plan::kPageTokens) == 0) return 0;
+  for (Group& group : groups_) {
+    for (std::uint32_t i = 0; i < whole; ++i) {
+      const std::int32_t page = entries(group, from)[i];
+      entries(group, to)[i] = page;
+      if (page != kNoPage) ++group.users[page];
+    }
+  }
+  sequences_[to].length = whole * plan::kPageTokens;
+  return sequences_[to].length;
+}
+
+std::uint64_t KvPages::reserved_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Group& group : groups_) bytes += group.reserved;
+  return bytes;
+}
+
+std::uint32_t KvPages::pages_in_use(std::size_t group) const {
+  const Group& pool = groups_[group];
+  return pool.capacity - static_cast<std::uint32_t>(pool.free.size());
+}
+
+}  // namespace orrery::engine
