@@ -53,6 +53,7 @@ function(orrery_tests name)
         ORRERY_PROGRAM="${CMAKE_BINARY_DIR}/orrery")
       add_test(NAME ${exe} COMMAND ${exe})
       set_tests_properties(${exe} PROPERTIES LABELS ${kind} TIMEOUT 900)
+      orrery_give_two_cores(${name} ${exe})
       if(kind STREQUAL unit)
         orrery_sanitized_test(${name} ${exe})
       endif()
@@ -62,6 +63,13 @@ endfunction()
 
 # The modules whose unit tests also run under ThreadSanitizer.
 set(ORRERY_THREADED_MODULES base backend engine)
+
+# Teams of threads that spin for each other crawl when another test takes a core from them.
+function(orrery_give_two_cores module test)
+  if(module IN_LIST ORRERY_THREADED_MODULES OR module STREQUAL "cli")
+    set_tests_properties(${test} PROPERTIES PROCESSORS 2)
+  endif()
+endfunction()
 
 # A sanitizer build makes the test program part of its target `sanitized_checks`; the release build
 # lists the programs of build-dev and build-tsan among its tests, so that one ctest run has all.
@@ -78,9 +86,11 @@ function(orrery_sanitized_test module exe)
     add_test(NAME asan.${exe} COMMAND ${CMAKE_SOURCE_DIR}/build-dev/tests/${exe})
     set_tests_properties(asan.${exe} PROPERTIES LABELS sanitizer TIMEOUT 900
       ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1")
+    orrery_give_two_cores(${module} asan.${exe})
     if(threaded)
       add_test(NAME tsan.${exe} COMMAND ${CMAKE_SOURCE_DIR}/build-tsan/tests/${exe})
       set_tests_properties(tsan.${exe} PROPERTIES LABELS sanitizer TIMEOUT 900)
+      orrery_give_two_cores(${module} tsan.${exe})
     endif()
   endif()
 endfunction()
