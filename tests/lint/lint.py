@@ -167,7 +167,8 @@ def check_words(tree):
         text = tree.text(path)
         for line, match in matches(r"\b(?:TODO|FIXME|XXX|HACK)\b", text):
             yield Finding(path, line, "unfinished", match.group())
-        for line, match in matches(r"(?<![\w.~}$])/(?:work|root|home(?!/user\b))/\w[\w/.-]*", text):
+        machine = r"(?<![\w.~}$])/(?:work|root|home(?!/u(?:ser)?\b))/\w[\w/.-]*"
+        for line, match in matches(machine, text):
             yield Finding(path, line, "machine-path", match.group())
 
 
