@@ -19,6 +19,8 @@ struct KernelSet {
 
 // Sets that were compiled in and that this machine can run, best first.
 std::vector<KernelSet> available_kernels();
+// The row kernels among them, each once, best first.
+std::vector<const RowKernels*> available_row_kernels();
 // "" takes the best; a name takes that set. E_ISA names what is available here.
 Result<KernelSet> choose_kernels(std::string_view forced);
 // What the CPU reports, for `inspect device`: "avx2 avx512f avx512_vnni ...".

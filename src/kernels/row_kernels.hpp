@@ -17,7 +17,7 @@ inline constexpr int kMaxDTypeId = 48;
 struct Q8Layout {
   std::size_t d_offset, sums_offset, stride;
 };
-constexpr Q8Layout q8_layout(std::size_t k) {
+[[gnu::always_inline]] constexpr Q8Layout q8_layout(std::size_t k) {
   const std::size_t d = (k + 63) / 64 * 64;
   const std::size_t sums = d + (k / 8 + 63) / 64 * 64;
   return {d, sums, sums + (k / 8 + 63) / 64 * 64};
@@ -25,14 +25,14 @@ constexpr Q8Layout q8_layout(std::size_t k) {
 
 // y[i][r] = dot(x_i, w_r) for i < m, r < n.
 struct MatmulRows {
-  const void* w;          // n rows of file blocks, any alignment
-  std::size_t w_stride;   // bytes between weight rows
+  const void* w;         // n rows of file blocks, any alignment
+  std::size_t w_stride;  // bytes between weight rows
   int n, k;
-  const void* x;          // m rows: Q8Layout rows (class i8) or float rows (class f32)
-  std::size_t x_stride;   // bytes between activation rows
+  const void* x;         // m rows: Q8Layout rows (class i8) or float rows (class f32)
+  std::size_t x_stride;  // bytes between activation rows
   int m;
-  float* y;               // (m, n)
-  std::size_t y_stride;   // floats between rows of y
+  float* y;              // (m, n)
+  std::size_t y_stride;  // floats between rows of y
 };
 
 struct NormRow {
@@ -42,8 +42,8 @@ struct NormRow {
   const float* residual;  // (n), or null: added to the result
   float* out;             // (n), may be x or residual
   int n;
-  float eps, offset;      // out = x * r * (weight + offset) + bias + residual
-  bool layer_norm;        // subtract the mean first
+  float eps, offset;  // out = x * r * (weight + offset) + bias + residual
+  bool layer_norm;    // subtract the mean first
 };
 
 enum class ActivationKind : std::uint8_t { none, silu, gelu_tanh, gelu_erf };
@@ -54,39 +54,39 @@ struct RopeRow {
   const float* cos;
   const float* sin;
   int rope_dim;
-  bool adjacent;          // pairs (2i, 2i+1), else (i, i + rope_dim / 2)
+  bool adjacent;  // pairs (2i, 2i+1), else (i, i + rope_dim / 2)
 };
 
 // Partial attention of `g` query heads that share a kv head over positions [begin, end), a part of
 // one 256-token block (blocks start at multiples of 256).
 struct AttentionPart {
-  const float* q;                 // (g, k_dim), q_stride floats apart
+  const float* q;  // (g, k_dim), q_stride floats apart
   std::size_t q_stride;
   int g, k_dim, v_dim;
-  const std::byte* pool;          // + page * page_bytes + head_offset: K (64, k_dim) | V (64, v_dim)
+  const std::byte* pool;  // + page * page_bytes + head_offset: K (64, k_dim) | V (64, v_dim)
   std::size_t page_bytes, head_offset;
-  const std::int32_t* pages;      // pages[i] covers positions [64 i, 64 i + 64)
+  const std::int32_t* pages;  // pages[i] covers positions [64 i, 64 i + 64)
   int begin, end;
-  bool f32_cache;                 // elements of K and V are f32 instead of f16
+  bool f32_cache;  // elements of K and V are f32 instead of f16
   float scale, softcap;
-  float* m;                       // (g) running maximum of the scores
-  float* l;                       // (g) sum of exp(score - m)
-  float* o;                       // (g, v_dim) sum of exp(score - m) * v, o_stride floats apart
+  float* m;  // (g) running maximum of the scores
+  float* l;  // (g) sum of exp(score - m)
+  float* o;  // (g, v_dim) sum of exp(score - m) * v, o_stride floats apart
   std::size_t o_stride;
 };
 
 // Parts in index order -> out (g, v_dim): the same result for every split over threads.
 struct AttentionMerge {
-  const float* m;                 // (parts, g)
-  const float* l;                 // (parts, g)
-  const float* o;                 // (parts, g, v_dim)
+  const float* m;  // (parts, g)
+  const float* l;  // (parts, g)
+  const float* o;  // (parts, g, v_dim)
   int parts, g, v_dim;
-  float* out;                     // (g, v_dim), out_stride floats apart
+  float* out;  // (g, v_dim), out_stride floats apart
   std::size_t out_stride;
 };
 
 struct RowKernels {
-  const char* isa;                                   // "emu", "avx2", "avx512"
+  const char* isa;  // "emu", "avx2", "avx512"
   // By dtype id; null where a type has no kernel. Quantized types: class i8; float types: f32.
   void (*matmul[kMaxDTypeId])(const MatmulRows&);
   void (*quantize_q8)(const float* x, int k, void* q8_row);
@@ -94,13 +94,13 @@ struct RowKernels {
   void (*rope)(const RopeRow&);
   void (*attention_part)(const AttentionPart&);
   void (*attention_merge)(const AttentionMerge&);
-  void (*activate)(ActivationKind, float* y, int n);                      // y = act(y)
+  void (*activate)(ActivationKind, float* y, int n);  // y = act(y)
   void (*glu)(ActivationKind, const float* gate, const float* up, float* out, int n);
-  void (*add)(const float* a, const float* b, float* out, int n);         // a + b
-  void (*mul)(const float* a, const float* b, float* out, int n);         // a * b
+  void (*add)(const float* a, const float* b, float* out, int n);  // a + b
+  void (*mul)(const float* a, const float* b, float* out, int n);  // a * b
   // y = y * scale + residual (residual may be null)
   void (*scale_add)(float* y, float scale, const float* residual, int n);
-  void (*softcap)(float* y, float cap, int n);                            // cap * tanh(y / cap)
+  void (*softcap)(float* y, float cap, int n);  // cap * tanh(y / cap)
   void (*to_f16)(const float* x, void* out, int n);
   void (*from_f16)(const void* x, float* out, int n);
 };

@@ -1,5 +1,6 @@
 # Kernel units: every src/kernels/unit_*.cpp is compiled once for each instruction set that its
-# "ISAS:" comment names, with that set's flags; ORRERY_KERNEL_ISA is the suffix of what it exports.
+# "// ISAS:" line names, with that set's flags. ORRERY_KERNEL_ISA is the suffix of what it exports,
+# ORRERY_KERNEL_<isa> is defined to choose by #if, ORRERY_HAS_<unit>_<isa> tells dispatch.cpp.
 set(flags_emu "")
 set(flags_emu_dot "")
 set(flags_emu_outer "")
@@ -35,7 +36,7 @@ foreach(isa ${orrery_isas})
   if(sources)
     add_library(orrery_kernels_${isa} OBJECT ${sources})
     target_include_directories(orrery_kernels_${isa} PRIVATE ${CMAKE_SOURCE_DIR}/src)
-    target_compile_definitions(orrery_kernels_${isa} PRIVATE ORRERY_KERNEL_ISA=${isa})
+    target_compile_definitions(orrery_kernels_${isa} PRIVATE ORRERY_KERNEL_ISA=${isa} ORRERY_KERNEL_${isa}=1)
     if(DEFINED vec_${isa})
       target_compile_definitions(orrery_kernels_${isa} PRIVATE ORRERY_VEC_${vec_${isa}})
     endif()

@@ -132,6 +132,10 @@ struct V : VQuarter {
             _mm256_permutevar_ps(v, _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3))};
   }
 
+  ORRERY_INLINE F spread2(const float* p) {
+    return {_mm256_broadcast_ss(p), _mm256_broadcast_ss(p + 1)};
+  }
+
   // ---- integers ----
   ORRERY_INLINE I splat_i(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
   ORRERY_INLINE I as_int(F a) { return {_mm256_castps_si256(a.l), _mm256_castps_si256(a.h)}; }
@@ -227,6 +231,11 @@ struct V : VQuarter {
   ORRERY_INLINE B xor_b(B a, B b) {
     return {_mm256_xor_si256(a.l, b.l), _mm256_xor_si256(a.h, b.h)};
   }
+  ORRERY_INLINE B group_bytes(int a, int b, int c, int d) {
+    return {join(_mm_set1_epi8(static_cast<char>(a)), _mm_set1_epi8(static_cast<char>(b))),
+            join(_mm_set1_epi8(static_cast<char>(c)), _mm_set1_epi8(static_cast<char>(d)))};
+  }
+  ORRERY_INLINE B signed_codes(B a) { return a; }
   ORRERY_INLINE B low_nibbles(B a) { return and_b(a, splat_b(15)); }
   ORRERY_INLINE B high_nibbles(B a) {
     return and_b({_mm256_srli_epi16(a.l, 4), _mm256_srli_epi16(a.h, 4)}, splat_b(15));

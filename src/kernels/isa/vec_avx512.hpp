@@ -86,6 +86,10 @@ struct V : VQuarter {
     return _mm512_permutexvar_ps(group_index(), _mm512_castps128_ps512(_mm_loadu_ps(p)));
   }
 
+  ORRERY_INLINE F spread2(const float* p) {
+    return _mm512_insertf32x8(_mm512_set1_ps(p[0]), _mm256_set1_ps(p[1]), 1);
+  }
+
   // ---- integers ----
   ORRERY_INLINE I splat_i(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
   ORRERY_INLINE I as_int(F a) { return {_mm512_castps_si512(a)}; }
@@ -153,6 +157,16 @@ struct V : VQuarter {
   ORRERY_INLINE B and_b(B a, B b) { return {_mm512_and_si512(a.v, b.v)}; }
   ORRERY_INLINE B or_b(B a, B b) { return {_mm512_or_si512(a.v, b.v)}; }
   ORRERY_INLINE B xor_b(B a, B b) { return {_mm512_xor_si512(a.v, b.v)}; }
+  ORRERY_INLINE B group_bytes(int a, int b, int c, int d) {
+    const std::uint32_t x = 0x01010101U;
+    const int e[4] = {static_cast<int>(x * static_cast<std::uint32_t>(a)),
+                      static_cast<int>(x * static_cast<std::uint32_t>(b)),
+                      static_cast<int>(x * static_cast<std::uint32_t>(c)),
+                      static_cast<int>(x * static_cast<std::uint32_t>(d))};
+    return {_mm512_setr_epi32(e[0], e[0], e[0], e[0], e[1], e[1], e[1], e[1], e[2], e[2], e[2],
+                              e[2], e[3], e[3], e[3], e[3])};
+  }
+  ORRERY_INLINE B signed_codes(B a) { return xor_b(a, splat_b(0x80)); }
   ORRERY_INLINE B low_nibbles(B a) { return and_b(a, splat_b(15)); }
   ORRERY_INLINE B high_nibbles(B a) { return and_b({_mm512_srli_epi16(a.v, 4)}, splat_b(15)); }
   template <int low, int high, int mask>

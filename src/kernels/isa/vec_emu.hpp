@@ -163,6 +163,10 @@ struct V {
     return map([&](int i) { return p[i / 4]; });
   }
 
+  ORRERY_INLINE F spread2(const float* p) {  // lane 4 g + r = p[g / 2]
+    return map([&](int i) { return p[i / 8]; });
+  }
+
   // ---- integers ----
   ORRERY_INLINE I splat_i(std::int32_t x) {
     return map_i([&](int) { return x; });
@@ -276,6 +280,12 @@ struct V {
   ORRERY_INLINE B xor_b(B a, B b) {
     return map_b([&](int i) { return a.v[i] ^ b.v[i]; });
   }
+  ORRERY_INLINE B group_bytes(int a, int b, int c, int d) {  // one constant per group
+    const int all[4] = {a, b, c, d};
+    return map_b([&](int i) { return all[i / 16]; });
+  }
+  // Signed bytes as dot_signed() wants them.
+  ORRERY_INLINE B signed_codes(B a) { return a; }
   ORRERY_INLINE B low_nibbles(B a) {
     return map_b([&](int i) { return a.v[i] & 15; });
   }

@@ -1,0 +1,159 @@
+// Weight blocks of 32 values for class i8: a step is four blocks of each of four rows.
+//
+// A format F has: kGroup weights a scale, kQuads groups of four scale groups a step, kStepBytes,
+// kZero (the zero point), kSigned (codes for dot_signed), kMin (a minimum is added), kBlockBytes
+// where a step may be cut (else 0), kOperands 64-byte operands a quad, and
+//   scales(rows): d[quad] and m[quad], lanes 4 g + r;
+//   codes<quad>(p, low, high): p is a row's step; the halves of the groups (low alone for 16).
+#pragma once
+
+#include "kernels/isa/vec.hpp"
+
+namespace orrery::kernels {
+namespace {
+
+// Four rows at one step.
+struct Rows {
+  const std::uint8_t* base;
+  std::ptrdiff_t offset[4];
+  V::I index;  // byte offsets from base of block g of row r
+
+  [[gnu::always_inline]] const std::uint8_t* row(int r) const { return base + offset[r]; }
+  // One u32 of each row, `at` bytes into the step.
+  [[gnu::always_inline]] V::Q words(int at) const {
+    return V::from_u32(load_u32(row(0) + at), load_u32(row(1) + at), load_u32(row(2) + at),
+                       load_u32(row(3) + at));
+  }
+};
+
+template <int kQuads>
+struct Scales {
+  V::F d[kQuads], m[kQuads];
+};
+
+template <int kBytes, int kZeroPoint, bool kHasMin>
+struct Block32 {
+  static constexpr int kGroup = 32, kQuads = 1, kStepBytes = 4 * kBytes, kZero = kZeroPoint;
+  static constexpr int kBlockBytes = kBytes;
+  static constexpr bool kSigned = false, kMin = kHasMin;
+
+  ORRERY_INLINE Scales<1> scales(const Rows& rows) {
+    const V::I words = V::gather(rows.base, rows.index);
+    if constexpr (kHasMin) return {{V::f16_low(words)}, {V::f16_high(words)}};
+    return {{V::f16_low(words)}, {V::zero()}};
+  }
+};
+
+struct FormatQ4_0 : Block32<18, 8, false> {
+  template <int quad>
+  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
+    const V::B bytes = V::load_4x16(p + 2, 18);
+    low = V::low_nibbles(bytes);
+    high = V::high_nibbles(bytes);
+  }
+};
+
+struct FormatQ4_1 : Block32<20, 0, true> {
+  template <int quad>
+  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
+    const V::B bytes = V::load_4x16(p + 4, 20);
+    low = V::low_nibbles(bytes);
+    high = V::high_nibbles(bytes);
+  }
+};
+
+struct FormatQ5_0 : Block32<22, 16, false> {
+  template <int quad>
+  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
+    const V::B bytes = V::load_4x16(p + 6, 22);
+    low = V::or_b(V::low_nibbles(bytes), V::fifth_bits<false>(p + 2, 22));
+    high = V::or_b(V::high_nibbles(bytes), V::fifth_bits<true>(p + 2, 22));
+  }
+};
+
+struct FormatQ5_1 : Block32<24, 0, true> {
+  template <int quad>
+  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
+    const V::B bytes = V::load_4x16(p + 8, 24);
+    low = V::or_b(V::low_nibbles(bytes), V::fifth_bits<false>(p + 4, 24));
+    high = V::or_b(V::high_nibbles(bytes), V::fifth_bits<true>(p + 4, 24));
+  }
+};
+
+struct FormatQ8_0 : Block32<34, 0, false> {
+  static constexpr bool kSigned = true;
+  template <int quad>
+  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
+    low = V::signed_codes(V::load_4x16(p + 2, 34));
+    high = V::signed_codes(V::load_4x16(p + 18, 34));
+  }
+};
+
+// Code tables, in the form that dot_signed() wants.
+#define ORRERY_CODE(x) static_cast<std::uint8_t>((x) + V::kSignedBias)
+alignas(16) constexpr std::uint8_t kNonLinear[16] = {
+    ORRERY_CODE(-127), ORRERY_CODE(-104), ORRERY_CODE(-83), ORRERY_CODE(-65),
+    ORRERY_CODE(-49),  ORRERY_CODE(-35),  ORRERY_CODE(-22), ORRERY_CODE(-10),
+    ORRERY_CODE(1),    ORRERY_CODE(13),   ORRERY_CODE(25),  ORRERY_CODE(38),
+    ORRERY_CODE(53),   ORRERY_CODE(69),   ORRERY_CODE(89),  ORRERY_CODE(113)};
+// Doubled e2m1.
+alignas(16) constexpr std::uint8_t kE2m1[16] = {
+    ORRERY_CODE(0),  ORRERY_CODE(1),  ORRERY_CODE(2),  ORRERY_CODE(3),
+    ORRERY_CODE(4),  ORRERY_CODE(6),  ORRERY_CODE(8),  ORRERY_CODE(12),
+    ORRERY_CODE(0),  ORRERY_CODE(-1), ORRERY_CODE(-2), ORRERY_CODE(-3),
+    ORRERY_CODE(-4), ORRERY_CODE(-6), ORRERY_CODE(-8), ORRERY_CODE(-12)};
+#undef ORRERY_CODE
+
+struct FormatIq4Nl : Block32<18, 0, false> {
+  static constexpr bool kSigned = true;
+  template <int quad>
+  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
+    const V::B bytes = V::load_4x16(p + 2, 18);
+    low = V::lookup(V::load_q(kNonLinear), V::low_nibbles(bytes));
+    high = V::lookup(V::load_q(kNonLinear), V::high_nibbles(bytes));
+  }
+};
+
+struct FormatMxfp4 : Block32<17, 0, false> {
+  static constexpr bool kSigned = true;
+
+  // 2^(e - 128), because the table is doubled; e = 0 and 1 are subnormal.
+  ORRERY_INLINE Scales<1> scales(const Rows& rows) {
+    const V::I e = V::and_i(V::gather(rows.base, rows.index), V::splat_i(255));
+    const V::I normal = V::shl<23>(V::sub_i(e, V::splat_i(1)));
+    const V::I small = V::shl<21>(V::add_i(e, V::splat_i(1)));
+    return {{V::as_float(V::select_lt_i(e, V::splat_i(2), small, normal))}, {V::zero()}};
+  }
+  template <int quad>
+  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
+    const V::B bytes = V::load_4x16(p + 1, 17);
+    low = V::lookup(V::load_q(kE2m1), V::low_nibbles(bytes));
+    high = V::lookup(V::load_q(kE2m1), V::high_nibbles(bytes));
+  }
+};
+
+// 64 values with a scale every 16: a block is one quad.
+struct FormatNvfp4 {
+  static constexpr int kGroup = 16, kQuads = 1, kStepBytes = 36, kZero = 0, kBlockBytes = 0;
+  static constexpr bool kSigned = true, kMin = false;
+
+  // Unsigned e4m3 with bias 7, halved because the table is doubled; 0x7F means 0.
+  ORRERY_INLINE Scales<1> scales(const Rows& rows) {
+    const V::I code = V::bytes_to_lanes(rows.words(0));
+    const V::I size = V::and_i(code, V::splat_i(0x7F));
+    const V::F normal = V::as_float(V::add_i(V::shl<20>(size), V::splat_i(119 << 23)));
+    const V::F small = V::mul(V::to_float(size), V::splat(0x1p-10F));
+    const V::F d =
+        V::as_float(V::select_lt_i(size, V::splat_i(8), V::as_int(small), V::as_int(normal)));
+    const V::I is_nan = V::and_i(V::sub_i(code, V::splat_i(0x7F)), V::splat_i(255));
+    return {{V::as_float(V::select_lt_i(is_nan, V::splat_i(1), V::splat_i(0), V::as_int(d)))},
+            {V::zero()}};
+  }
+  template <int quad>
+  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B&) {
+    low = V::lookup(V::load_q(kE2m1), V::nibble_halves(V::load_4x8_twice(p + 4)));
+  }
+};
+
+}  // namespace
+}  // namespace orrery::kernels

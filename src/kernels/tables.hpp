@@ -1,0 +1,23 @@
+// The kernel tables that the units export, one for each instruction set they were compiled for.
+#pragma once
+
+#include "kernels/block_kernels.hpp"
+#include "kernels/row_kernels.hpp"
+
+namespace orrery::kernels {
+
+extern "C" {
+extern const RowKernels orrery_rows_emu;
+extern const RowKernels orrery_rows_avx2;
+extern const RowKernels orrery_rows_avx512;
+extern const RowKernels orrery_rows_neon;
+
+extern const BlockKernels orrery_blocks_emu_dot;
+extern const BlockKernels orrery_blocks_emu_outer;
+extern const BlockKernels orrery_blocks_avx2;
+extern const BlockKernels orrery_blocks_avx512;
+extern const BlockKernels orrery_blocks_avx512_bf16;
+extern const BlockKernels orrery_blocks_amx;
+}
+
+}  // namespace orrery::kernels
