@@ -20,6 +20,7 @@ struct MetaArray {
   std::vector<std::int64_t> integers;
   std::vector<float> floats;
   std::vector<std::uint8_t> bools;
+  bool operator==(const MetaArray&) const = default;
   std::size_t size() const {
     return strings.size() + integers.size() + floats.size() + bools.size();
   }
