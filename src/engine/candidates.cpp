@@ -15,7 +15,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr std::size_t kFewBest = 256;  // up to here a heap of the best beats two passes
-constexpr std::size_t kBuckets = 1024;
+constexpr std::int32_t kBuckets = 1024;
 constexpr std::size_t kSortable = 1024;
 constexpr std::size_t kScan = 64;
 
@@ -42,6 +42,31 @@ std::size_t scan_best(const float* logits, const text::TokenId* ids, std::size_t
   return held;
 }
 
+struct Range {
+  float low, high;
+};
+
+template <class At>
+Range range_of(std::size_t n, At at) {
+  constexpr std::size_t kLanes = 16;
+  float low[kLanes];
+  float high[kLanes];
+  std::fill(low, low + kLanes, kInfinity);
+  std::fill(high, high + kLanes, -kInfinity);
+  for (std::size_t i = 0; i + kLanes <= n; i += kLanes) {
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      const float x = at(i + j);
+      low[j] = x < low[j] ? x : low[j];
+      high[j] = x > high[j] ? x : high[j];
+    }
+  }
+  for (std::size_t i = n / kLanes * kLanes; i < n; ++i) {
+    low[0] = std::min(low[0], at(i));
+    high[0] = std::max(high[0], at(i));
+  }
+  return {*std::min_element(low, low + kLanes), *std::max_element(high, high + kLanes)};
+}
+
 }  // namespace
 
 std::size_t best_of(std::span<const float> logits, std::span<Candidate> out) {
@@ -54,6 +79,7 @@ Candidates::Candidates(std::size_t vocab)
       keys_(vocab),
       ids_(vocab),
       indices_(vocab),
+      buckets_(vocab),
       masses_(kBuckets),
       best_(kFewBest) {}
 
@@ -83,10 +109,10 @@ template <class Keep>
 void Candidates::retain(Keep keep) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < size_; ++i) {
-    if (!keep(i)) continue;
+    const bool kept_here = keep(i);  // without a branch: half of a vocabulary may go
     ids_[kept] = ids_[i];
     logits_[kept] = logits_[i];
-    ++kept;
+    kept += kept_here ? 1 : 0;
   }
   size_ = kept;
 }
@@ -243,47 +269,55 @@ Candidates::Cut Candidates::cut_sorted(std::size_t n, const float* weights, doub
   return {key, ties};
 }
 
+// One round of find_cut over n keys, at(i) being the index of the i-th: leaves the indices of the
+// bucket where the prefix ends in indices_ and takes the weight before it from `target`. Returns
+// how many, n where all keys are equal.
+template <class At>
+std::size_t Candidates::narrow(std::size_t n, At at, const float* weights, double& target,
+                               bool strict) {
+  const auto [low, high] = range_of(n, [&](std::size_t i) { return keys_[at(i)]; });
+  const float scale = static_cast<float>(kBuckets - 1) / (high - low);
+  if (!(high > low) || !std::isfinite(scale)) return n;
+  for (std::size_t i = 0; i < n; ++i) {
+    const float place = (keys_[at(i)] - low) * scale;
+    buckets_[i] = static_cast<std::int32_t>(place < kBuckets - 1 ? place : kBuckets - 1);
+  }
+  std::fill(masses_.begin(), masses_.end(), 0.0);
+  for (std::size_t i = 0; i < n; ++i) {
+    masses_[buckets_[i]] += weights != nullptr ? weights[at(i)] : 1.0;
+  }
+  std::int32_t bucket = 0;
+  while (bucket + 1 < kBuckets && (strict ? masses_[bucket] <= target : masses_[bucket] < target)) {
+    target -= masses_[bucket++];
+  }
+  std::size_t kept = 0;
+  for (;; --bucket) {
+    for (std::size_t i = 0; i < n; ++i) {
+      indices_[kept] = static_cast<std::uint32_t>(at(i));
+      kept += buckets_[i] == bucket;
+    }
+    if (kept > 0 || bucket == 0) return kept;
+    target = kInfinity;  // rounding left nothing to look for here: all of the bucket before
+  }
+}
+
 Candidates::Cut Candidates::find_cut(const float* weights, double target, bool strict) {
   std::size_t n = size_;
-  std::iota(indices_.begin(), indices_.begin() + static_cast<std::ptrdiff_t>(n), 0U);
+  if (n > kSortable) n = narrow(n, [](std::size_t i) { return i; }, weights, target, strict);
+  if (n == size_)
+    std::iota(indices_.begin(), indices_.begin() + static_cast<std::ptrdiff_t>(n), 0U);
   while (n > kSortable) {
-    float low = kInfinity;
-    float high = -kInfinity;
-    for (std::size_t i = 0; i < n; ++i) {
-      low = std::min(low, keys_[indices_[i]]);
-      high = std::max(high, keys_[indices_[i]]);
-    }
-    if (!(high > low)) return cut_sorted(n, weights, target, strict);  // already in order
-    const float scale = static_cast<float>(kBuckets - 1) / (high - low);
-    if (!std::isfinite(scale)) break;  // keys a rounding apart
-    const auto bucket_of = [&](std::uint32_t index) {
-      return static_cast<std::size_t>(
-          std::min((keys_[index] - low) * scale, static_cast<float>(kBuckets - 1)));
-    };
-    std::fill(masses_.begin(), masses_.end(), 0.0);
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint32_t index = indices_[i];
-      masses_[bucket_of(index)] += weights != nullptr ? weights[index] : 1.0;
-    }
-    std::size_t bucket = 0;
-    while (bucket + 1 < kBuckets &&
-           (strict ? masses_[bucket] <= target : masses_[bucket] < target)) {
-      target -= masses_[bucket++];
-    }
-    std::size_t kept = 0;
-    for (;; --bucket) {
-      for (std::size_t i = 0; i < n; ++i) {
-        if (bucket_of(indices_[i]) == bucket) indices_[kept++] = indices_[i];
-      }
-      if (kept > 0 || bucket == 0) break;
-      target = kInfinity;  // rounding left nothing to look for here: all of the bucket before
-    }
-    n = kept;
+    const std::size_t all = n;
+    n = narrow(n, [&](std::size_t i) { return indices_[i]; }, weights, target, strict);
+    if (n == all) break;
   }
-  std::sort(indices_.begin(), indices_.begin() + static_cast<std::ptrdiff_t>(n),
-            [&](std::uint32_t a, std::uint32_t b) {
-              return keys_[a] != keys_[b] ? keys_[a] < keys_[b] : a < b;
-            });
+  const auto in_order = [&](std::uint32_t a, std::uint32_t b) {
+    return keys_[a] != keys_[b] ? keys_[a] < keys_[b] : a < b;
+  };
+  const auto end = indices_.begin() + static_cast<std::ptrdiff_t>(n);
+  if (!std::is_sorted(indices_.begin(), end, in_order)) {
+    std::sort(indices_.begin(), end, in_order);
+  }
   return cut_sorted(n, weights, target, strict);
 }
 

@@ -72,6 +72,8 @@ class Candidates {
   // The shortest prefix by ascending key whose weights add up to `target` or, if `strict`, more.
   // No weights: each is 1.
   Cut find_cut(const float* weights, double target, bool strict);
+  template <class At>
+  std::size_t narrow(std::size_t n, At at, const float* weights, double& target, bool strict);
   Cut cut_sorted(std::size_t n, const float* weights, double target, bool strict);
   void keep_cut(Cut cut);
   template <class Keep>
@@ -84,6 +86,7 @@ class Candidates {
   std::vector<float> keys_;             // (vocab): what find_cut orders by, smaller is better
   std::vector<text::TokenId> ids_;      // (vocab), ascending except after top_k
   std::vector<std::uint32_t> indices_;  // (vocab): the part of the keys that find_cut looks at
+  std::vector<std::int32_t> buckets_;   // (vocab), of the keys at indices_
   std::vector<double> masses_;          // (buckets)
   std::vector<Candidate> best_;         // (kFewBest)
 };

@@ -8,10 +8,11 @@
 
 namespace orrery::engine {
 
-// e^x for x <= 0, relative error below 2e-7; 0 below -87.
+// e^x for x <= 0, relative error below 2e-7; 0 below about -87.7, where floats lose digits. Without
+// branches, so that loops over it become vector code.
 inline float exp_nonpositive(float x) {
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves an integer in the low bits
-  const float bounded = x < -87.0F ? -87.0F : x;
+  const float bounded = x < -104.0F ? -104.0F : x;
   const float shifted = bounded * 1.44269504F + kRound;
   const float n = shifted - kRound;
   float r = bounded - n * 0.693359375F;  // ln 2 in two parts: the first product is exact
@@ -23,9 +24,9 @@ inline float exp_nonpositive(float x) {
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = p * (r * r) + r + 1.0F;
-  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - 0x4B400000;
-  const float scale = std::bit_cast<float>((exponent + 127) << 23);
-  return x < -87.0F ? 0.0F : p * scale;
+  const std::int32_t biased = std::bit_cast<std::int32_t>(shifted) - 0x4B400000 + 127;
+  const std::int32_t exponent = biased < 0 ? 0 : biased;  // 0: a factor of 0
+  return p * std::bit_cast<float>(exponent << 23);
 }
 
 // out[i] = e^(logits[i] - max) for i < n; returns their sum. `max` is at least every logit.

@@ -1,0 +1,134 @@
+#include "engine/executor.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/checked.hpp"
+#include "plan/passes.hpp"
+
+namespace orrery::engine {
+namespace {
+
+std::uint32_t find_head(const plan::Plan& plan) {
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    if (plan.steps[i].op == plan::Op::select_rows) return static_cast<std::uint32_t>(i);
+  }
+  return static_cast<std::uint32_t>(plan.steps.size());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> Executor::create(BoundPlan decode, BoundPlan prefill,
+                                                   backend::Backend& backend, KvOptions kv) {
+  ORRERY_CHECK(decode.plan.groups == prefill.plan.groups);
+  std::unique_ptr<Executor> executor(new Executor);
+  executor->context_ = kv.context;
+  kv.slice = std::max(decode.plan.capacity.tokens, prefill.plan.capacity.tokens);
+  ORRERY_TRY(executor->kv_, KvPages::create(decode.plan.groups, kv));
+  ORRERY_TRY_VOID(executor->prepare(executor->decode_, std::move(decode), backend));
+  ORRERY_TRY_VOID(executor->prepare(executor->prefill_, std::move(prefill), backend));
+
+  const plan::Capacity& d = executor->decode_.plan.capacity;
+  const plan::Capacity& p = executor->prefill_.plan.capacity;
+  for (auto* rows : {&executor->ids_, &executor->positions_, &executor->row_sequence_}) {
+    rows->resize(std::max(d.tokens, p.tokens));
+  }
+  executor->output_rows_.resize(std::max(d.outputs, p.outputs));
+  const std::size_t n_groups = executor->kv_->n_groups();
+  executor->tables_.resize(n_groups);
+  const auto stride = static_cast<std::size_t>(executor->kv_->stride());
+  executor->joined_tables_.assign(n_groups, std::vector<std::int32_t>(d.sequences * stride, -1));
+  backend::Batch& batch = executor->batch_;
+  batch.ids = executor->ids_.data();
+  batch.positions = executor->positions_.data();
+  batch.row_sequence = executor->row_sequence_.data();
+  batch.output_rows = executor->output_rows_.data();
+  batch.page_tables = executor->tables_;
+  batch.pages_stride = executor->kv_->stride();
+  return executor;
+}
+
+Status Executor::prepare(Phase& phase, BoundPlan bound, backend::Backend& backend) {
+  plan::Plan plan = plan::drop_taps(std::move(bound.plan));
+  plan = plan::fuse(std::move(plan), [&](const plan::Plan& p, const plan::Step& step) {
+    return backend.supports(p, step);
+  });
+  phase.head = find_head(plan);
+  if (phase.head < plan.steps.size()) {
+    // A last step that reads the rows of all tokens keeps them alive to the end of the plan, so
+    // that the head can run again for other rows.
+    plan::Step keep;
+    keep.op = plan::Op::tap;
+    keep.in[0] = plan.steps[phase.head].in[0];
+    plan.steps.push_back(keep);
+  }
+  phase.plan = plan::place(std::move(plan), false);
+  backend::Bindings bindings{std::move(bound.weights), kv_->pools()};
+  ORRERY_TRY(phase.program, backend.compile(phase.plan, std::move(bindings)));
+  return {};
+}
+
+std::uint64_t Executor::scratch_bytes() const {
+  return decode_.program->scratch_bytes() + prefill_.program->scratch_bytes();
+}
+
+Status Executor::prefill(SequenceId sequence, std::span<const text::TokenId> ids,
+                         std::uint32_t start, std::span<const std::int32_t> outputs) {
+  ORRERY_CHECK(!ids.empty() && ids.size() <= max_prefill_tokens());
+  ORRERY_CHECK(start + ids.size() <= kv_->length(sequence));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids_[i] = ids[i];
+    positions_[i] = static_cast<std::int32_t>(start + i);
+    row_sequence_[i] = 0;
+  }
+  for (std::size_t g = 0; g < tables_.size(); ++g) tables_[g] = kv_->table(sequence, g);
+  batch_.n_tokens = static_cast<std::int32_t>(ids.size());
+  batch_.n_sequences = 1;
+  batch_.n_outputs = 0;
+  ORRERY_TRY_VOID(prefill_.program->run(batch_, 0, prefill_.head));
+  if (outputs.empty()) return {};
+  return prefill_outputs(outputs);
+}
+
+Status Executor::prefill_outputs(std::span<const std::int32_t> outputs) {
+  ORRERY_CHECK(!outputs.empty() && outputs.size() <= max_prefill_outputs());
+  std::copy(outputs.begin(), outputs.end(), output_rows_.begin());
+  batch_.n_outputs = static_cast<std::int32_t>(outputs.size());
+  ORRERY_TRY_VOID(prefill_.program->run(batch_, prefill_.head, prefill_.program->n_steps()));
+  result_ = prefill_.program->result();
+  return {};
+}
+
+Status Executor::decode(std::span<const DecodeRow> rows) {
+  ORRERY_CHECK(!rows.empty() && rows.size() <= max_decode_rows());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    ids_[i] = rows[i].id;
+    positions_[i] = rows[i].position;
+    row_sequence_[i] = output_rows_[i] = static_cast<std::int32_t>(i);
+  }
+  const auto stride = static_cast<std::size_t>(kv_->stride());
+  for (std::size_t g = 0; g < tables_.size(); ++g) {
+    tables_[g] = kv_->table(rows[0].sequence, g);
+    if (rows.size() == 1) continue;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::int32_t* table = kv_->table(rows[i].sequence, g);
+      const auto used =
+          ceil_div(static_cast<std::uint64_t>(rows[i].position) + 1, plan::kPageTokens);
+      std::copy(table, table + used,
+                joined_tables_[g].begin() + static_cast<std::ptrdiff_t>(i * stride));
+    }
+    tables_[g] = joined_tables_[g].data();
+  }
+  batch_.n_tokens = batch_.n_sequences = batch_.n_outputs = static_cast<std::int32_t>(rows.size());
+  ORRERY_TRY_VOID(decode_.program->run(batch_, 0, decode_.program->n_steps()));
+  result_ = decode_.program->result();
+  return {};
+}
+
+std::span<const float> Executor::logits(std::size_t row) const {
+  ORRERY_CHECK(result_ != nullptr && row < static_cast<std::size_t>(batch_.n_outputs));
+  return {result_ + row * vocab(), vocab()};
+}
+
+}  // namespace orrery::engine

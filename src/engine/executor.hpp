@@ -1,0 +1,87 @@
+// Runs a model's plans: compiled programs of the phases, the pages they read and write, and the
+// arrays that change between runs. All memory is taken at creation, pages apart. One thread at a
+// time; turn() is the lock for those who share it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "base/result.hpp"
+#include "engine/kv_pages.hpp"
+#include "plan/plan.hpp"
+#include "text/tokenizer.hpp"
+
+namespace orrery::engine {
+
+// A recorded plan and the first byte of each of its weights.
+struct BoundPlan {
+  plan::Plan plan;
+  std::vector<const std::byte*> weights;
+};
+
+// One token of one sequence in a decode run; its page must be there.
+struct DecodeRow {
+  SequenceId sequence = 0;
+  text::TokenId id = 0;
+  std::int32_t position = 0;
+};
+
+class Executor {
+ public:
+  // Fuses and places both plans for the backend and compiles them. Both list the same groups.
+  static Result<std::unique_ptr<Executor>> create(BoundPlan decode, BoundPlan prefill,
+                                                  backend::Backend& backend, KvOptions kv);
+
+  [[nodiscard]] std::unique_lock<std::mutex> turn() { return std::unique_lock(mutex_); }
+
+  KvPages& kv() { return *kv_; }
+  const KvPages& kv() const { return *kv_; }
+  std::uint32_t context() const { return context_; }
+  std::uint32_t vocab() const { return decode_.plan.vocab; }
+  std::uint32_t max_prefill_tokens() const { return prefill_.plan.capacity.tokens; }
+  std::uint32_t max_prefill_outputs() const { return prefill_.plan.capacity.outputs; }
+  std::uint32_t max_decode_rows() const { return decode_.plan.capacity.tokens; }
+  const plan::Plan& decode_plan() const { return decode_.plan; }  // as it is run
+  const plan::Plan& prefill_plan() const { return prefill_.plan; }
+  const backend::Program& decode_program() const { return *decode_.program; }
+  const backend::Program& prefill_program() const { return *prefill_.program; }
+  std::uint64_t scratch_bytes() const;
+
+  // Tokens at positions start, start + 1, ... of one sequence; its pages cover them. Logits of the
+  // rows in `outputs` (at most max_prefill_outputs()) are in logits() afterwards, row after row.
+  Status prefill(SequenceId sequence, std::span<const text::TokenId> ids, std::uint32_t start,
+                 std::span<const std::int32_t> outputs);
+  // Logits of other rows of the last prefill, without computing the layers again.
+  Status prefill_outputs(std::span<const std::int32_t> outputs);
+  // At most max_decode_rows(), each of another sequence. Logits of every row.
+  Status decode(std::span<const DecodeRow> rows);
+  // (rows of the last run, vocab), valid until the next run.
+  std::span<const float> logits(std::size_t row) const;
+
+ private:
+  struct Phase {
+    plan::Plan plan;
+    std::unique_ptr<backend::Program> program;
+    std::uint32_t head = 0;  // index of select_rows: what comes from here on is per output
+  };
+
+  Executor() = default;
+  Status prepare(Phase& phase, BoundPlan bound, backend::Backend& backend);
+
+  std::mutex mutex_;
+  std::uint32_t context_ = 0;
+  std::unique_ptr<KvPages> kv_;
+  Phase decode_, prefill_;
+  const float* result_ = nullptr;
+  backend::Batch batch_;
+  std::vector<std::int32_t> ids_, positions_, row_sequence_;  // (most tokens of a phase)
+  std::vector<std::int32_t> output_rows_;                     // (most outputs of a phase)
+  std::vector<const std::int32_t*> tables_;                   // (groups)
+  std::vector<std::vector<std::int32_t>> joined_tables_;      // (groups): (decode rows, stride)
+};
+
+}  // namespace orrery::engine

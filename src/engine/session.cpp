@@ -1,0 +1,202 @@
+#include "engine/session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/checked.hpp"
+
+namespace orrery::engine {
+namespace {
+
+Status check_tokens(std::span<const text::TokenId> tokens, const Executor& executor) {
+  if (tokens.empty()) return fail("E_TOKENS", "there is no token to evaluate");
+  for (const text::TokenId id : tokens) {
+    if (id >= 0 && static_cast<std::uint32_t>(id) < executor.vocab()) continue;
+    return fail("E_TOKENS", fmt::format("token {} is not in the vocabulary of {} tokens", id,
+                                        executor.vocab()));
+  }
+  return {};
+}
+
+Status context_error(std::size_t n, std::uint32_t context) {
+  return fail("E_CONTEXT",
+              fmt::format("{} tokens do not fit into the context of {} tokens; shorten the text, "
+                          "start with a larger context or choose to shift",
+                          n, context));
+}
+
+// Tokens that a shift drops of n: whole steps of half of what is not kept, so that the list stays
+// the same, token by token, until the context is full again.
+std::size_t shift_of(std::size_t n, std::uint32_t context, std::uint32_t keep) {
+  const std::size_t step = std::max<std::size_t>(1, (context - keep) / 2);
+  return ceil_div(n - context, step) * step;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<Executor> executor) {
+  const auto turn = executor->turn();
+  ORRERY_TRY(const SequenceId sequence, executor->kv().open());
+  return std::unique_ptr<Session>(new Session(std::move(executor), sequence));
+}
+
+Session::Session(std::shared_ptr<Executor> executor, SequenceId sequence)
+    : executor_(std::move(executor)), sequence_(sequence) {
+  held_.reserve(executor_->context());
+  wanted_.reserve(executor_->context());
+}
+
+Session::~Session() {
+  const auto turn = executor_->turn();
+  executor_->kv().close(sequence_);
+}
+
+void Session::clear() {
+  truncate(0);
+}
+
+void Session::truncate(std::uint32_t length) {
+  executor_->kv().truncate(sequence_, length);
+  held_.resize(length);
+}
+
+Result<Evaluation> Session::evaluate(std::span<const text::TokenId> tokens,
+                                     const EvaluateOptions& options) {
+  const std::uint32_t context = executor_->context();
+  Evaluation evaluation;
+  if (tokens.size() > context) {
+    if (options.overflow == Overflow::error || options.keep >= context) {
+      ORRERY_TRY_VOID(context_error(tokens.size(), context));
+    }
+    const std::size_t dropped = shift_of(tokens.size(), context, options.keep);
+    evaluation.dropped = static_cast<std::uint32_t>(dropped);
+    wanted_.assign(tokens.begin(), tokens.begin() + options.keep);
+    const auto rest = tokens.subspan(options.keep + dropped);
+    wanted_.insert(wanted_.end(), rest.begin(), rest.end());
+    tokens = wanted_;
+  }
+  ORRERY_TRY_VOID(check_tokens(tokens, *executor_));
+
+  const auto n = static_cast<std::uint32_t>(tokens.size());
+  const auto differs = std::mismatch(tokens.begin(), tokens.end(), held_.begin(), held_.end());
+  auto common = static_cast<std::uint32_t>(differs.first - tokens.begin());
+  common = std::min(common, n - 1);  // the last token runs again: its logits are wanted
+  const bool goes_on = common == held_.size() && common == n - 1 && n > 1;
+  evaluation.reused = executor_->kv().reusable(sequence_, common);
+  truncate(evaluation.reused);
+  evaluation.computed = n - evaluation.reused;
+  if (goes_on && evaluation.computed == 1) {
+    ORRERY_TRY_VOID(append(tokens.back()));
+    evaluation.logits = executor_->logits(0);
+    return evaluation;
+  }
+  while (held_.size() < n) {
+    if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed)) {
+      return fail("E_CANCELLED", "cancelled");
+    }
+    const auto rest = tokens.subspan(held_.size());
+    const auto slice =
+        rest.first(std::min<std::size_t>(rest.size(), executor_->max_prefill_tokens()));
+    const std::array<std::int32_t, 1> last{static_cast<std::int32_t>(slice.size()) - 1};
+    const bool is_last = slice.size() == rest.size();
+    ORRERY_TRY_VOID(append_slice(slice, std::span(last).first(is_last ? 1 : 0)));
+    if (!is_last && options.progress) {
+      options.progress(static_cast<std::uint32_t>(held_.size()) - evaluation.reused,
+                       evaluation.computed);
+    }
+  }
+  evaluation.logits = executor_->logits(0);
+  return evaluation;
+}
+
+Status Session::append(text::TokenId token) {
+  Session* self = this;
+  return decode_batch({&self, 1}, {&token, 1});
+}
+
+Status Session::append_slice(std::span<const text::TokenId> tokens,
+                             std::span<const std::int32_t> outputs) {
+  KvPages& kv = executor_->kv();
+  const auto start = static_cast<std::uint32_t>(held_.size());
+  kv.drop_behind(sequence_);
+  ORRERY_TRY_VOID(kv.extend(sequence_, start + static_cast<std::uint32_t>(tokens.size())));
+  const Status ran = executor_->prefill(sequence_, tokens, start, outputs);
+  if (!ran) {
+    kv.truncate(sequence_, start);
+    return ran;
+  }
+  held_.insert(held_.end(), tokens.begin(), tokens.end());
+  return {};
+}
+
+Status decode_batch(std::span<Session* const> sessions, std::span<const text::TokenId> tokens) {
+  constexpr std::size_t kMostRows = 64;
+  ORRERY_CHECK(!sessions.empty() && sessions.size() == tokens.size());
+  Executor& executor = *sessions[0]->executor_;
+  ORRERY_CHECK(sessions.size() <= std::min<std::size_t>(executor.max_decode_rows(), kMostRows));
+  ORRERY_TRY_VOID(check_tokens(tokens, executor));
+  std::array<DecodeRow, kMostRows> rows;
+  Status status;
+  std::size_t extended = 0;
+  for (; extended < sessions.size(); ++extended) {
+    Session& session = *sessions[extended];
+    ORRERY_CHECK(session.executor_.get() == &executor);
+    const auto length = static_cast<std::uint32_t>(session.held_.size());
+    executor.kv().drop_behind(session.sequence_);
+    status = executor.kv().extend(session.sequence_, length + 1);
+    if (!status) break;
+    rows[extended] = {session.sequence_, tokens[extended], static_cast<std::int32_t>(length)};
+  }
+  if (status) status = executor.decode(std::span(rows).first(sessions.size()));
+  for (std::size_t i = 0; i < extended; ++i) {
+    Session& session = *sessions[i];
+    if (status) {
+      session.held_.push_back(tokens[i]);
+    } else {
+      executor.kv().truncate(session.sequence_, static_cast<std::uint32_t>(session.held_.size()));
+    }
+  }
+  return status;
+}
+
+Result<LogitStream> LogitStream::open(Session& session, std::span<const text::TokenId> tokens,
+                                      std::uint32_t first) {
+  const Executor& executor = session.executor();
+  ORRERY_TRY_VOID(check_tokens(tokens, executor));
+  if (tokens.size() > executor.context()) {
+    ORRERY_TRY_VOID(context_error(tokens.size(), executor.context()));
+  }
+  ORRERY_CHECK(first < tokens.size());
+  session.clear();
+  return LogitStream(session, tokens, first);
+}
+
+Result<LogitStream::Rows> LogitStream::next(std::uint32_t most) {
+  Executor& executor = session_->executor();
+  if (next_ >= tokens_.size()) return Rows{};
+  constexpr std::size_t kMostOutputs = 256;
+  std::array<std::int32_t, kMostOutputs> outputs;
+  while (slice_end_ <= next_) {
+    slice_begin_ = slice_end_;
+    const auto rest = tokens_.subspan(slice_begin_);
+    const auto slice =
+        rest.first(std::min<std::size_t>(rest.size(), executor.max_prefill_tokens()));
+    ORRERY_TRY_VOID(session_->append_slice(slice, {}));
+    slice_end_ += static_cast<std::uint32_t>(slice.size());
+  }
+  const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(
+      {slice_end_ - next_, most, executor.max_prefill_outputs(), kMostOutputs}));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    outputs[i] = static_cast<std::int32_t>(next_ - slice_begin_ + i);
+  }
+  ORRERY_TRY_VOID(executor.prefill_outputs(std::span(outputs).first(count)));
+  const Rows rows{next_, count, executor.logits(0).data()};
+  next_ += count;
+  return rows;
+}
+
+}  // namespace orrery::engine

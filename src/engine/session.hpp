@@ -1,0 +1,105 @@
+// One conversation timeline on a model. The caller passes the whole list of tokens each time; the
+// session finds what its pages already hold. Logits stay valid until the next run of any session
+// of the same model: sessions that are used by several threads take Executor::turn() around a call
+// and the reading of its logits. Opening and closing take it by themselves.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/executor.hpp"
+#include "text/tokenizer.hpp"
+
+namespace orrery::engine {
+
+// What happens to a list that is longer than the context. shift: after the first `keep` tokens the
+// oldest are dropped, half of the rest at a time, and everything behind them is computed again.
+enum class Overflow : std::uint8_t { error, shift };
+
+struct EvaluateOptions {
+  Overflow overflow = Overflow::error;
+  std::uint32_t keep = 0;                     // tokens at the front that a shift never drops
+  const std::atomic<bool>* cancel = nullptr;  // looked at between slices: E_CANCELLED
+  // Called after every slice but the last with tokens done and to do.
+  std::function<void(std::uint32_t, std::uint32_t)> progress;
+};
+
+struct Evaluation {
+  std::span<const float> logits;  // (vocab), of the last token
+  std::uint32_t reused = 0;       // tokens that the pages held already
+  std::uint32_t computed = 0;
+  std::uint32_t dropped = 0;  // by a shift
+};
+
+class Session {
+ public:
+  // E_SEQUENCES when the model has no free sequence. Keeps the executor (and its model) alive.
+  static Result<std::unique_ptr<Session>> open(std::shared_ptr<Executor> executor);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Errors: E_TOKENS (empty list or an id outside of the vocabulary), E_CONTEXT (too long),
+  // E_MEMORY (no page left), E_CANCELLED. What was computed before an error stays and is reused.
+  Result<Evaluation> evaluate(std::span<const text::TokenId> tokens,
+                              const EvaluateOptions& options = {});
+  // Forgets everything; the pages go back.
+  void clear();
+
+  // The tokens that the pages hold, in order of their positions.
+  std::span<const text::TokenId> held() const { return held_; }
+  Executor& executor() const { return *executor_; }
+
+ private:
+  friend class LogitStream;
+  friend Status decode_batch(std::span<Session* const> sessions,
+                             std::span<const text::TokenId> tokens);
+
+  Session(std::shared_ptr<Executor> executor, SequenceId sequence);
+  Status append(text::TokenId token);
+  Status append_slice(std::span<const text::TokenId> tokens, std::span<const std::int32_t> outputs);
+  void truncate(std::uint32_t length);
+
+  std::shared_ptr<Executor> executor_;
+  SequenceId sequence_;
+  std::vector<text::TokenId> held_;    // capacity: the context
+  std::vector<text::TokenId> wanted_;  // capacity: the context; a shifted list
+};
+
+// One more token for each session, all in one run; row i of Executor::logits() belongs to session
+// i. The sessions are distinct and of one executor, at most max_decode_rows(). Each gets the bits
+// that it would get alone. After an error no session has changed.
+Status decode_batch(std::span<Session* const> sessions, std::span<const text::TokenId> tokens);
+
+// Logits of every position from `first` on, computed anew with prefill, a few rows at a time.
+// Borrows session and tokens.
+class LogitStream {
+ public:
+  struct Rows {
+    std::uint32_t position = 0;     // of the first row
+    std::uint32_t count = 0;        // 0: the end
+    const float* logits = nullptr;  // (count, vocab), valid until the next run of the model
+  };
+
+  // E_TOKENS or E_CONTEXT as Session::evaluate.
+  static Result<LogitStream> open(Session& session, std::span<const text::TokenId> tokens,
+                                  std::uint32_t first);
+  // At most `most` rows.
+  Result<Rows> next(std::uint32_t most = UINT32_MAX);
+
+ private:
+  LogitStream(Session& session, std::span<const text::TokenId> tokens, std::uint32_t first)
+      : session_(&session), tokens_(tokens), next_(first) {}
+
+  Session* session_;
+  std::span<const text::TokenId> tokens_;
+  std::uint32_t next_;                             // position of the next row
+  std::uint32_t slice_begin_ = 0, slice_end_ = 0;  // positions in the program's buffers
+};
+
+}  // namespace orrery::engine
