@@ -1,4 +1,5 @@
-// The table of block kernels of one instruction set; compiled once for each (units.cmake).
+// The table of block kernels of one instruction set.
+// ISAS: emu_dot emu_outer avx2 avx512 avx512_bf16 amx
 #include "kernels/body/block_attention.hpp"
 #include "kernels/body/block_matmul.hpp"
 #include "kernels/body/block_norm.hpp"

@@ -43,7 +43,7 @@ ORRERY_INLINE V::F norm_value(const NormBlock& a, int f, int half, V::F mean, V:
   V::F y = V::load(at);
   if (a.layer_norm) y = V::sub(y, mean);
   y = V::mul(y, r);
-  if (a.weight != nullptr) y = V::mul(y, V::splat(a.weight[f] + a.offset));
+  y = V::mul(y, V::splat((a.weight != nullptr ? a.weight[f] : 1.0F) + a.offset));
   if (a.bias != nullptr) y = V::add(y, V::splat(a.bias[f]));
   if (a.residual != nullptr) y = V::add(y, V::load(a.residual + 32 * f + 16 * half));
   return y;
@@ -91,8 +91,8 @@ void block_rope(const RopeBlock& a) {
     for (int half = 0; half < 32; half += 16) {
       const V::F cos = V::load(a.cos + 32 * i + half), sin = V::load(a.sin + 32 * i + half);
       const V::F x = V::load(first + half), y = V::load(second + half);
-      V::store(first + half, V::fnma(y, sin, V::mul(x, cos)));
-      V::store(second + half, V::fma(y, cos, V::mul(x, sin)));
+      V::store(first + half, V::sub(V::mul(x, cos), V::mul(y, sin)));
+      V::store(second + half, V::add(V::mul(x, sin), V::mul(y, cos)));
     }
   }
 }

@@ -1,5 +1,5 @@
 // Tile vocabulary, dot type, Intel AMX: tmm0-3 are C, tmm4-5 A, tmm6-7 B. Written as instructions,
-// so that tile numbers can be template arguments and no compiler flag is needed.
+// so that tile numbers can be template arguments (GCC 12's intrinsics take literals only).
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,6 @@ struct Tile {
       config.row_bytes[i] = 64;
       config.rows[i] = 16;
     }
-    request_tile_data();
     asm volatile("ldtilecfg %0" ::"m"(config));
   }
   static void end() { asm volatile("tilerelease"); }
@@ -65,12 +64,6 @@ struct Tile {
     }
   }
   static long bytes(int floats) { return 4L * floats; }
-  // Linux grants the tile state to a process on request: arch_prctl(ARCH_REQ_XCOMP_PERM, 18).
-  // Asking again is harmless; who may run these kernels has been checked by the dispatcher.
-  static void request_tile_data() {
-    long result = 158;  // arch_prctl
-    asm volatile("syscall" : "+a"(result) : "D"(0x1023L), "S"(18L) : "rcx", "r11", "memory");
-  }
 };
 
 }  // namespace

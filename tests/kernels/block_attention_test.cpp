@@ -1,0 +1,183 @@
+// Block attention against softmax in double precision over the same rounded operands.
+#include <algorithm>
+#include <string>
+
+#include "kernels/block_support.hpp"
+
+namespace orrery::kernels {
+namespace {
+
+struct Case {
+  int k_dim, v_dim, heads, tokens, first;
+  std::uint32_t window = 0;
+  float softcap = 0.0F;
+  bool f32_cache = false;
+};
+
+// A cache of one kv head in shuffled pages; what lies behind the last query is NaN.
+struct Cache {
+  Case c;
+  int keys, pages;
+  std::size_t page_bytes, head_offset = 128;
+  std::vector<float> k, v;  // (keys, dim), as stored
+  std::vector<std::byte> pool;
+  std::vector<std::int32_t> table;
+
+  explicit Cache(const Case& shape) : c(shape), keys(shape.first + shape.tokens) {
+    pages = (keys + 63) / 64;
+    const std::size_t element = c.f32_cache ? 4 : 2;
+    page_bytes = head_offset + 64 * element * (c.k_dim + c.v_dim) + 64;
+    pool.assign(page_bytes * (pages + 1), std::byte{0xFF});
+    for (int i = 0; i < pages; ++i) table.push_back(pages - i);  // page 0 of the pool is not used
+    k = random_floats(std::size_t(keys) * c.k_dim, 1);
+    v = random_floats(std::size_t(keys) * c.v_dim, 2);
+    for (int key = 0; key < keys; ++key) {
+      std::byte* page = pool.data() + table[key / 64] * page_bytes + head_offset;
+      put(page + element * (key % 64) * c.k_dim, k.data() + std::size_t(key) * c.k_dim, c.k_dim);
+      put(page + element * (64 * c.k_dim + key % 64 * c.v_dim),
+          v.data() + std::size_t(key) * c.v_dim, c.v_dim);
+    }
+  }
+  void put(std::byte* target, float* row, int n) const {
+    for (int i = 0; i < n; ++i) {
+      if (c.f32_cache) {
+        std::memcpy(target + 4 * i, row + i, 4);
+      } else {
+        const std::uint16_t half = f32_to_f16(row[i]);
+        std::memcpy(target + 2 * i, &half, 2);
+        row[i] = f16_to_f32(half);
+      }
+      row[i] = rounded_bf16(row[i]);
+    }
+  }
+};
+
+class BlockAttentionTest : public BlockTest {
+ protected:
+  // Queries (tokens, heads, k_dim) -> outputs (tokens, heads, v_dim), `blocks_per_call` at a time.
+  std::vector<float> run(const Cache& cache, const std::vector<float>& q, int per_call,
+                         int first_token = 0) {
+    const Case& c = cache.c;
+    const int q_features = c.heads * c.k_dim, features = c.heads * c.v_dim;
+    const int tokens = c.tokens - first_token, n_blocks = (tokens + 31) / 32;
+    std::vector<float> rows(q.begin() + std::size_t(first_token) * q_features, q.end());
+    Aligned<float> f(std::size_t(n_blocks) * q_features * 32);
+    fill_f_blocks(rows, tokens, q_features, 0.5F, f.data());
+    Aligned<float> out(std::size_t(n_blocks) * features * 32, NAN);
+    const std::size_t x_block = round_up(features, 32) * 64;
+    Aligned<std::byte> out_x(n_blocks * x_block);
+    Aligned<std::byte> scratch(blocks->attention_scratch_bytes(c.k_dim, c.v_dim), std::byte{0xFF});
+    for (int b = 0; b < n_blocks; b += per_call) {
+      AttentionBlock call = {};
+      call.q = f.data() + std::size_t(b) * q_features * 32;
+      call.k_dim = c.k_dim, call.v_dim = c.v_dim;
+      call.blocks = std::min(per_call, n_blocks - b), call.heads = c.heads;
+      call.first_position = c.first + first_token + 32 * b;
+      call.n_tokens = std::min(32 * call.blocks, tokens - 32 * b);
+      call.window = c.window, call.scale = 0.2F, call.softcap = c.softcap;
+      call.pool = cache.pool.data(), call.page_bytes = cache.page_bytes;
+      call.head_offset = cache.head_offset, call.pages = cache.table.data();
+      call.f32_cache = c.f32_cache, call.scratch = scratch.data();
+      call.q_block_stride = std::size_t(q_features) * 32;
+      call.out_f_block_stride = std::size_t(features) * 32, call.out_x_block_stride = x_block;
+      call.out_f = out.data() + std::size_t(b) * features * 32;
+      call.out_x = out_x.data() + b * x_block;
+      blocks->attention(call);
+    }
+    std::vector<float> result;
+    for (int t = 0; t < tokens; ++t) {
+      for (int i = 0; i < features; ++i) {
+        result.push_back(f_value(out.data(), features, t, i));
+        EXPECT_EQ(x_value(out_x.data(), features, t, i), rounded_bf16(result.back()));
+      }
+    }
+    return result;
+  }
+
+  void check(const Case& c) {
+    const Cache cache(c);
+    std::vector<float> q = random_floats(std::size_t(c.tokens) * c.heads * c.k_dim, 3, 2.0F);
+    const std::vector<float> out = run(cache, q, std::max(1, kMaxAttentionUnits / c.heads));
+    std::vector<double> p(cache.keys);
+    for (int t = 0; t < c.tokens; ++t) {
+      const int at = c.first + t;
+      const int from = c.window == 0 ? 0 : std::max(0, at - static_cast<int>(c.window) + 1);
+      for (int h = 0; h < c.heads; ++h) {
+        double top = -1e30, sum = 0;
+        for (int key = from; key <= at; ++key) {
+          double s = 0;
+          for (int i = 0; i < c.k_dim; ++i) {
+            s += double(rounded_bf16(q[(std::size_t(t) * c.heads + h) * c.k_dim + i])) *
+                 cache.k[std::size_t(key) * c.k_dim + i];
+          }
+          s *= 0.2F;
+          if (c.softcap > 0) s = c.softcap * std::tanh(s / c.softcap);
+          p[key] = s, top = std::max(top, s);
+        }
+        for (int key = from; key <= at; ++key) sum += p[key] = std::exp(p[key] - top);
+        for (int i = 0; i < c.v_dim; ++i) {
+          double y = 0, size = 0;
+          for (int key = from; key <= at; ++key) {
+            const double term = p[key] / sum * cache.v[std::size_t(key) * c.v_dim + i];
+            y += term, size += std::abs(term);
+          }
+          // Each weight is rounded to bf16 (2^-8); the rest is f32.
+          const double bound = size * (0x1p-8 + 1e-4) + 1e-6;
+          ASSERT_NEAR(out[(std::size_t(t) * c.heads + h) * c.v_dim + i], y, bound)
+              << "token " << t << " head " << h << " feature " << i;
+        }
+      }
+    }
+  }
+};
+
+TEST_P(BlockAttentionTest, CausalFromTheStart) {
+  check({.k_dim = 64, .v_dim = 64, .heads = 3, .tokens = 150, .first = 0});
+}
+TEST_P(BlockAttentionTest, OneTokenAlone) {
+  check({.k_dim = 64, .v_dim = 64, .heads = 1, .tokens = 1, .first = 0});
+}
+TEST_P(BlockAttentionTest, PositionsBehindAPrefix) {
+  check({.k_dim = 64, .v_dim = 64, .heads = 2, .tokens = 40, .first = 203});
+}
+TEST_P(BlockAttentionTest, DimensionsThatNeedPadding) {
+  check({.k_dim = 16, .v_dim = 16, .heads = 4, .tokens = 70, .first = 5});
+  check({.k_dim = 24, .v_dim = 40, .heads = 1, .tokens = 33, .first = 64});
+  check({.k_dim = 8, .v_dim = 8, .heads = 2, .tokens = 20, .first = 60});
+}
+TEST_P(BlockAttentionTest, LargeHeads) {
+  check({.k_dim = 128, .v_dim = 128, .heads = 1, .tokens = 64, .first = 64});
+  check({.k_dim = 256, .v_dim = 256, .heads = 1, .tokens = 35, .first = 30});
+  check({.k_dim = 192, .v_dim = 128, .heads = 1, .tokens = 35, .first = 30});
+}
+TEST_P(BlockAttentionTest, Windows) {
+  for (const std::uint32_t window : {1U, 5U, 32U, 64U, 100U, 1000U}) {
+    check({.k_dim = 32, .v_dim = 32, .heads = 2, .tokens = 100, .first = 0, .window = window});
+    check({.k_dim = 32, .v_dim = 32, .heads = 2, .tokens = 77, .first = 130, .window = window});
+  }
+}
+TEST_P(BlockAttentionTest, Softcap) {
+  check({.k_dim = 64, .v_dim = 64, .heads = 2, .tokens = 70, .first = 10, .softcap = 3.0F});
+}
+TEST_P(BlockAttentionTest, CacheOfF32) {
+  check({.k_dim = 64, .v_dim = 64, .heads = 2, .tokens = 70, .first = 10, .f32_cache = true});
+}
+
+TEST_P(BlockAttentionTest, BitsDependNeitherOnGroupingNorOnChunks) {
+  for (const std::uint32_t window : {0U, 50U}) {
+    const Case c{
+        .k_dim = 32, .v_dim = 32, .heads = 2, .tokens = 150, .first = 17, .window = window};
+    const Cache cache(c);
+    const std::vector<float> q = random_floats(std::size_t(c.tokens) * c.heads * c.k_dim, 3, 2.0F);
+    const std::vector<float> together = run(cache, q, 8);
+    const std::vector<float> apart = run(cache, q, 1);
+    ASSERT_EQ(std::memcmp(together.data(), apart.data(), apart.size() * 4), 0);
+    const std::vector<float> later = run(cache, q, 2, 45);  // other tokens share a block
+    ASSERT_EQ(std::memcmp(together.data() + 45 * 64, later.data(), later.size() * 4), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, BlockAttentionTest, kBlockIsas, isa_name);
+
+}  // namespace
+}  // namespace orrery::kernels
