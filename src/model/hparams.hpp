@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,15 @@ namespace orrery::model {
 
 // How rotary frequencies are stretched beyond the context of the first training.
 struct RopeScaling {
-  enum class Kind { none, linear, llama3, yarn, longrope } kind = Kind::none;
+  // factors: every frequency has its own divisor (longrope, and the rope_freqs tensor of GGUF).
+  enum class Kind { none, linear, llama3, yarn, factors } kind = Kind::none;
   float factor = 1.0F;
   std::uint32_t original_context = 0;  // tokens
   float attention_factor = 0.0F;       // of cos and sin; 0: by the rule of the kind
   float low_freq_factor = 1.0F, high_freq_factor = 4.0F;  // llama3
   float beta_fast = 32.0F, beta_slow = 1.0F;              // yarn
   bool truncate = true;                                   // yarn: whole bounds of the ramp
-  std::vector<float> short_factors, long_factors;         // longrope, (rope_dim / 2) each
+  std::vector<float> short_factors, long_factors;         // factors: (rope_dim / 2) each
 };
 
 struct Hparams {
@@ -43,9 +45,9 @@ struct Hparams {
   plan::RopeStyle rope = plan::RopeStyle::halves;
   std::uint32_t rope_dim = 0;  // leading dims of a head that rotate
   float rope_theta = 10000.0F;
-  float rope_theta_window = 10000.0F;  // of window layers, where the family tells them apart
-  RopeScaling rope_scaling;            // of full layers
-  std::vector<bool> rope_layers;       // per layer: rotates (false: NoPE)
+  RopeScaling rope_scaling;
+  std::optional<float> rope_theta_window;  // gemma3's window layers: their own base, unscaled
+  std::vector<bool> rope_layers;           // per layer: rotates (false: NoPE)
 
   std::uint32_t window = 0;         // tokens a window layer sees, itself included; 0: no such layer
   std::vector<bool> window_layers;  // per layer

@@ -1,0 +1,72 @@
+// Llama 2 and 3 (arXiv 2307.09288, 2407.21783), Mistral (2310.06825), SmolLM2 and SmolLM3.
+#include <fmt/format.h>
+
+#include "model/family.hpp"
+#include "model/limits.hpp"
+#include "model/rope.hpp"
+
+namespace orrery::model {
+namespace {
+
+constexpr std::uint32_t kSmolLm3NoRopePeriod = 4;
+
+// SmolLM3 leaves every fourth layer without positions (NoPE).
+Status read_no_rope(const Source& source, Hparams& h) {
+  const Key list{"", "no_rope_layers"};
+  ORRERY_TRY(const std::vector<bool> rotates, source.booleans(list));
+  if (!rotates.empty()) {
+    if (rotates.size() != h.n_layers) {
+      return fail("E_HPARAM", fmt::format("{} has {} items for {} layers", source.name(list),
+                                          rotates.size(), h.n_layers));
+    }
+    h.rope_layers = rotates;
+    return {};
+  }
+  ORRERY_TRY(const std::uint32_t period, source.integer_or({"", "no_rope_layer_interval"}, 1,
+                                                           kMaxLayers, kSmolLm3NoRopePeriod));
+  for (std::uint32_t i = 0; i < h.n_layers; ++i) h.rope_layers[i] = (i + 1) % period != 0;
+  return {};
+}
+
+Status read(const Source& source, Hparams& h) {
+  ORRERY_TRY(const std::uint32_t experts,
+             source.integer_or({"expert_count", "num_local_experts"}, 0, UINT32_MAX, 0));
+  if (experts > 0) {
+    return fail("E_ARCH", fmt::format("a {} model with {} experts is not supported",
+                                      source.architecture(), experts));
+  }
+  // Converters to GGUF permute q and k, so that the pairs of a rotation are neighbours.
+  h.rope = source.is_gguf() ? plan::RopeStyle::adjacent : plan::RopeStyle::halves;
+  ORRERY_TRY_VOID(read_activation(source, {"", "hidden_act"}, h));
+  ORRERY_TRY_VOID(read_rope(source, h));
+  const bool smollm3 = source.architecture() == "smollm3";
+  if (smollm3) ORRERY_TRY_VOID(read_no_rope(source, h));
+  return read_windows(source, {.only_if_used = smollm3}, h);
+}
+
+void forward(Recorder& r) {
+  const Hparams& h = r.hparams();
+  plan::BufferId x = r.embed();
+  for (std::uint32_t i = 0; i < h.n_layers; ++i) {
+    r.layer(i);
+    const Qkv qkv = r.qkv(r.norm("attn_norm", x));
+    const plan::BufferId attended = r.attention(qkv);
+    x = r.project("attn_output", attended, h.hidden_dim, h.q_dim(), x);
+    r.tap("attn_residual", x);
+    const plan::BufferId gated = r.glu(r.norm("ffn_norm", x));
+    x = r.project("ffn_down", gated, h.hidden_dim, h.ffn_dim, x);
+    r.tap("ffn_residual", x);
+  }
+  r.head(x);
+}
+
+constexpr std::string_view kGguf[] = {"llama", "smollm3"};
+constexpr std::string_view kConfig[] = {"llama", "mistral", "smollm3"};
+
+}  // namespace
+
+extern const Family kLlama;
+constexpr Family kLlama = {
+    .name = "llama", .gguf = kGguf, .config = kConfig, .read = read, .forward = forward};
+
+}  // namespace orrery::model

@@ -1,0 +1,285 @@
+#include "model/recorder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/check.hpp"
+#include "model/rope.hpp"
+
+namespace orrery::model {
+
+using plan::BufferId;
+using plan::kNone;
+using plan::WeightId;
+
+Recorder::Recorder(const Hparams& hparams, const RecordOptions& options, Tensors& tensors)
+    : h_(hparams),
+      options_(options),
+      tensors_(tensors),
+      builder_(hparams.family, options.phase, options.capacity, options.deterministic) {
+  place_layers();
+}
+
+// A window that the context cannot fill masks nothing.
+std::uint32_t Recorder::window_of(std::uint32_t layer) const {
+  const bool windowed = h_.window != 0 && h_.window_layers[layer];
+  return windowed && h_.window < options_.context_length ? h_.window : 0;
+}
+
+// One cache group for the full layers and one for the window layers, in order of appearance.
+void Recorder::place_layers() {
+  std::vector<std::uint32_t> windows;  // of the groups
+  std::vector<std::uint32_t> counts;   // layers of the groups
+  for (std::uint32_t i = 0; i < h_.n_layers; ++i) {
+    const std::uint32_t window = window_of(i);
+    const auto found = std::ranges::find(windows, window);
+    const auto group = static_cast<std::size_t>(found - windows.begin());
+    if (found == windows.end()) {
+      windows.push_back(window);
+      counts.push_back(0);
+    }
+    places_.push_back(
+        {static_cast<std::int16_t>(group), static_cast<std::int16_t>(counts[group]++), window});
+  }
+  for (std::size_t g = 0; g < windows.size(); ++g) {
+    plan::CacheGroup group;
+    group.kind = windows[g] == 0 ? plan::CacheKind::full : plan::CacheKind::window;
+    group.window = windows[g];
+    group.layers = counts[g];
+    group.kv_heads = h_.n_kv_heads;
+    group.k_dim = group.v_dim = h_.head_dim;
+    group.element = options_.cache_element;
+    builder_.cache_group(group);
+  }
+}
+
+void Recorder::layer(std::uint32_t i) {
+  layer_ = static_cast<std::int32_t>(i);
+  builder_.set_layer(static_cast<std::int16_t>(i));
+}
+
+std::string Recorder::full_name(std::string_view stem, std::string_view ending) const {
+  if (layer_ < 0) return fmt::format("{}.{}", stem, ending);
+  return fmt::format("blk.{}.{}.{}", layer_, stem, ending);
+}
+
+// On an error the weight has the shape that was asked for, so that recording goes on.
+WeightId Recorder::add(const std::string& name, Result<Tensor> tensor, std::uint32_t begin,
+                       std::uint32_t rows, std::uint32_t cols) {
+  if (!tensor && !error_) error_ = tensor.error();
+  return builder_.weight({name, tensor ? tensor->dtype : DType::f32, rows, cols, begin});
+}
+
+WeightId Recorder::matrix(std::string_view stem, std::uint32_t rows, std::uint32_t cols) {
+  return slice(stem, rows, 0, rows, cols);
+}
+
+WeightId Recorder::slice(std::string_view stem, std::uint32_t total, std::uint32_t begin,
+                         std::uint32_t rows, std::uint32_t cols) {
+  const std::string name = full_name(stem, "weight");
+  return add(name, tensors_.matrix(name, total, cols), begin, rows, cols);
+}
+
+WeightId Recorder::vector(std::string_view stem, std::uint32_t n) {
+  const std::string name = full_name(stem, "weight");
+  return add(name, tensors_.vector(name, n), 0, 1, n);
+}
+
+WeightId Recorder::bias(std::string_view stem, std::uint32_t n) {
+  return bias_slice(stem, n, 0, n);
+}
+
+WeightId Recorder::bias_slice(std::string_view stem, std::uint32_t total, std::uint32_t begin,
+                              std::uint32_t n) {
+  ORRERY_CHECK(begin % n == 0);
+  const std::string name = full_name(stem, "bias");
+  return add(name, tensors_.vector(name, total), begin / n, 1, n);
+}
+
+bool Recorder::has_bias(std::string_view stem) const {
+  return tensors_.has(full_name(stem, "bias"));
+}
+
+BufferId Recorder::embed() {
+  embedding_ =
+      add("token_embd.weight", tensors_.table("token_embd.weight", h_.vocab_size, h_.hidden_dim), 0,
+          h_.vocab_size, h_.hidden_dim);
+  const BufferId x = builder_.embed(embedding_, kNone, h_.embedding_scale);
+  tap("embed", x);
+  return x;
+}
+
+BufferId Recorder::embed_with_positions() {
+  const std::string tokens = "token_embd.weight", places = "position_embd.weight";
+  embedding_ = add(tokens, tensors_.table(tokens, h_.vocab_size, h_.hidden_dim), 0, h_.vocab_size,
+                   h_.hidden_dim);
+  const WeightId positions = add(places, tensors_.table(places, h_.context_length, h_.hidden_dim),
+                                 0, h_.context_length, h_.hidden_dim);
+  if (options_.context_length > h_.context_length && !error_) {
+    error_ = Error{"E_CONTEXT", fmt::format("a context of {} tokens was asked for, the model has "
+                                            "learned positions for {}",
+                                            options_.context_length, h_.context_length)};
+  }
+  const BufferId x = builder_.embed(embedding_, positions, h_.embedding_scale);
+  tap("embed", x);
+  return x;
+}
+
+plan::NormOptions Recorder::rms_options() const {
+  plan::NormOptions options;
+  options.eps = h_.norm_eps;
+  options.offset = h_.norm_offset;
+  return options;
+}
+
+BufferId Recorder::norm(std::string_view stem, BufferId x) {
+  return builder_.norm(std::string(stem), x, vector(stem, h_.hidden_dim), rms_options());
+}
+
+BufferId Recorder::norm_add(std::string_view stem, BufferId x, BufferId residual) {
+  plan::NormOptions options = rms_options();
+  options.residual = residual;
+  return builder_.norm(std::string(stem), x, vector(stem, h_.hidden_dim), options);
+}
+
+BufferId Recorder::layer_norm(std::string_view stem, BufferId x) {
+  plan::NormOptions options;
+  options.kind = plan::NormKind::layer;
+  options.eps = h_.norm_eps;
+  options.bias = bias(stem, h_.hidden_dim);
+  return builder_.norm(std::string(stem), x, vector(stem, h_.hidden_dim), options);
+}
+
+Qkv Recorder::qkv(BufferId x) {
+  const std::array names = {std::string("q"), std::string("k"), std::string("v")};
+  const std::array weights = {matrix("attn_q", h_.q_dim(), h_.hidden_dim),
+                              matrix("attn_k", h_.kv_dim(), h_.hidden_dim),
+                              matrix("attn_v", h_.kv_dim(), h_.hidden_dim)};
+  plan::MatmulOptions options;
+  if (has_bias("attn_q")) options.bias[0] = bias("attn_q", h_.q_dim());
+  if (has_bias("attn_k")) options.bias[1] = bias("attn_k", h_.kv_dim());
+  if (has_bias("attn_v")) options.bias[2] = bias("attn_v", h_.kv_dim());
+  const std::vector<BufferId> out = builder_.matmul(names, x, weights, options);
+  return {out[0], out[1], out[2]};
+}
+
+Qkv Recorder::qkv_fused(BufferId x) {
+  const std::uint32_t q_dim = h_.q_dim(), kv_dim = h_.kv_dim(), total = q_dim + 2 * kv_dim;
+  const std::array names = {std::string("q"), std::string("k"), std::string("v")};
+  const std::array<std::uint32_t, 3> begins = {0, q_dim, q_dim + kv_dim};
+  const std::array<std::uint32_t, 3> rows = {q_dim, kv_dim, kv_dim};
+  std::array<WeightId, 3> weights{};
+  plan::MatmulOptions options;
+  for (std::size_t i = 0; i < 3; ++i) {
+    weights[i] = slice("attn_qkv", total, begins[i], rows[i], h_.hidden_dim);
+    if (has_bias("attn_qkv")) {
+      options.bias[i] = bias_slice("attn_qkv", total, begins[i], rows[i]);
+    }
+  }
+  const std::vector<BufferId> out = builder_.matmul(names, x, weights, options);
+  return {out[0], out[1], out[2]};
+}
+
+std::int16_t Recorder::rope_table(bool window_layer) {
+  const bool local = window_layer && h_.rope_theta_window.has_value();
+  std::vector<float> frequencies = rope_frequencies(local ? RopeScaling{} : h_.rope_scaling,
+                                                    local ? *h_.rope_theta_window : h_.rope_theta,
+                                                    h_.rope_dim, options_.context_length);
+  const auto finite = [](float f) { return std::isfinite(f); };
+  if (!std::ranges::all_of(frequencies, finite) && !error_) {
+    error_ = Error{"E_HPARAM", "the rope parameters give frequencies that are not finite"};
+  }
+  return builder_.constant(std::move(frequencies));
+}
+
+BufferId Recorder::attention(const Qkv& qkv, plan::QkNorm norms) {
+  const auto index = static_cast<std::size_t>(layer_);
+  const Place& place = places_[index];
+  plan::AttentionOptions options;
+  options.group = place.group;
+  options.group_layer = place.layer;
+  options.heads = static_cast<std::uint16_t>(h_.n_heads);
+  options.kv_heads = static_cast<std::uint16_t>(h_.n_kv_heads);
+  options.k_dim = options.v_dim = static_cast<std::uint16_t>(h_.head_dim);
+  options.scale = h_.attention_scale;
+  options.softcap = h_.attention_softcap;
+  options.window = place.window;
+  if (h_.rope != plan::RopeStyle::none && h_.rope_layers[index]) {
+    options.rope = h_.rope;
+    options.rope_dim = static_cast<std::uint16_t>(h_.rope_dim);
+    options.rope_table = rope_table(h_.window_layers[index]);
+    const bool local = h_.window_layers[index] && h_.rope_theta_window.has_value();
+    options.rope_mscale = local ? 1.0F : rope_mscale(h_.rope_scaling, h_.context_length);
+  }
+  options.qk_norm = norms;
+  options.eps = h_.norm_eps;
+  options.norm_offset = h_.norm_offset;
+  if (norms != plan::QkNorm::none) {
+    const bool width = norms == plan::QkNorm::width;
+    options.q_norm = vector("attn_q_norm", width ? h_.q_dim() : h_.head_dim);
+    options.k_norm = vector("attn_k_norm", width ? h_.kv_dim() : h_.head_dim);
+  }
+  return builder_.attention(qkv.q, qkv.k, qkv.v, options);
+}
+
+BufferId Recorder::project(std::string_view stem, BufferId x, std::uint32_t rows,
+                           std::uint32_t cols, BufferId residual) {
+  plan::MatmulOptions options;
+  if (has_bias(stem)) options.bias[0] = bias(stem, rows);
+  options.scale = residual == kNone ? 1.0F : h_.residual_scale;
+  options.residual = residual;
+  return builder_.matmul(std::string(stem), x, matrix(stem, rows, cols), options);
+}
+
+BufferId Recorder::glu(BufferId x) {
+  const WeightId gate = matrix("ffn_gate", h_.ffn_dim, h_.hidden_dim);
+  const WeightId up = matrix("ffn_up", h_.ffn_dim, h_.hidden_dim);
+  return builder_.glu("ffn_glu", x, gate, up, h_.activation);
+}
+
+BufferId Recorder::glu_fused(BufferId x) {
+  const std::uint32_t n = h_.ffn_dim;
+  const WeightId gate = slice("ffn_up", 2 * n, 0, n, h_.hidden_dim);
+  const WeightId up = slice("ffn_up", 2 * n, n, n, h_.hidden_dim);
+  return builder_.glu("ffn_glu", x, gate, up, h_.activation);
+}
+
+BufferId Recorder::mlp(BufferId x) {
+  plan::MatmulOptions options;
+  options.bias[0] = bias("ffn_up", h_.ffn_dim);
+  options.activation = h_.activation;
+  return builder_.matmul("ffn_up", x, matrix("ffn_up", h_.ffn_dim, h_.hidden_dim), options);
+}
+
+void Recorder::tap(std::string name, BufferId x) {
+  builder_.tap(std::move(name), x);
+}
+
+void Recorder::head(BufferId x, plan::NormKind kind) {
+  layer_ = -1;
+  builder_.set_layer(-1);
+  const bool embed = options_.phase == plan::Phase::embed;
+  const BufferId last = embed ? x : builder_.select_rows(x);
+  const BufferId normed =
+      kind == plan::NormKind::rms ? norm("output_norm", last) : layer_norm("output_norm", last);
+  tap("final_norm", normed);
+  const bool tied = !tensors_.has("output.weight");
+  const WeightId head = tied ? embedding_ : matrix("output", h_.vocab_size, h_.hidden_dim);
+  if (embed) {
+    result_ = normed;
+  } else {
+    builder_.logits(normed, head, h_.logit_scale, h_.logit_softcap);
+  }
+}
+
+Result<plan::Plan> Recorder::finish() {
+  if (error_) return std::unexpected(*error_);
+  plan::Plan plan = builder_.finish();
+  if (result_ != kNone) plan.result = result_;
+  return plan;
+}
+
+}  // namespace orrery::model

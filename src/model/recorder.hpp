@@ -1,0 +1,97 @@
+// What a family's forward pass is written in: names of tensors go in, steps of a plan come out.
+// The first error sticks and finish() gives it, so that a pass reads as in its paper.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "model/hparams.hpp"
+#include "model/model.hpp"
+#include "model/tensors.hpp"
+#include "plan/builder.hpp"
+
+namespace orrery::model {
+
+struct Qkv {
+  plan::BufferId q = plan::kNone, k = plan::kNone, v = plan::kNone;
+};
+
+class Recorder {
+ public:
+  Recorder(const Hparams& hparams, const RecordOptions& options, Tensors& tensors);
+
+  const Hparams& hparams() const { return h_; }
+  // Enters layer i: the stems below then name tensors of "blk.i.".
+  void layer(std::uint32_t i);
+
+  // Weights. `stem` is GGUF's name without the block and ".weight".
+  plan::WeightId matrix(std::string_view stem, std::uint32_t rows, std::uint32_t cols);
+  // Rows [begin, begin + rows) of a fused matrix of `total` rows.
+  plan::WeightId slice(std::string_view stem, std::uint32_t total, std::uint32_t begin,
+                       std::uint32_t rows, std::uint32_t cols);
+  plan::WeightId vector(std::string_view stem, std::uint32_t n);
+  plan::WeightId bias(std::string_view stem, std::uint32_t n);
+  // Elements [begin, begin + n) of a fused bias of `total`; begin is a multiple of n.
+  plan::WeightId bias_slice(std::string_view stem, std::uint32_t total, std::uint32_t begin,
+                            std::uint32_t n);
+  bool has_bias(std::string_view stem) const;
+
+  // Steps.
+  plan::BufferId embed();                                        // (N, hidden)
+  plan::BufferId embed_with_positions();                         // the same, learned positions
+  plan::BufferId norm(std::string_view stem, plan::BufferId x);  // RMSNorm
+  plan::BufferId norm_add(std::string_view stem, plan::BufferId x, plan::BufferId residual);
+  plan::BufferId layer_norm(std::string_view stem, plan::BufferId x);  // with bias
+  // attn_q, attn_k, attn_v, with their biases where the file has them.
+  Qkv qkv(plan::BufferId x);
+  // The same where attn_qkv holds the three one after the other.
+  Qkv qkv_fused(plan::BufferId x);
+  // Causal attention with the layer's window, rotation and cache group: (N, q_dim). With norms,
+  // attn_q_norm and attn_k_norm come before the rotation.
+  plan::BufferId attention(const Qkv& qkv, plan::QkNorm norms = plan::QkNorm::none);
+  // x w^T (+ bias where the file has one), scaled by residual_scale and added to `residual`.
+  plan::BufferId project(std::string_view stem, plan::BufferId x, std::uint32_t rows,
+                         std::uint32_t cols, plan::BufferId residual);
+  // act(x ffn_gate^T) * (x ffn_up^T): (N, ffn)
+  plan::BufferId glu(plan::BufferId x);
+  // The same where ffn_up holds gate and up one after the other.
+  plan::BufferId glu_fused(plan::BufferId x);
+  // act(x ffn_up^T + bias): (N, ffn)
+  plan::BufferId mlp(plan::BufferId x);
+  void tap(std::string name, plan::BufferId x);
+  // The final norm and the vocabulary head over the output rows; the tied embedding where the file
+  // has no output.weight. In phase embed the normed rows are the result.
+  void head(plan::BufferId x, plan::NormKind kind = plan::NormKind::rms);
+
+  Result<plan::Plan> finish();
+
+ private:
+  struct Place {  // of a layer in the caches
+    std::int16_t group = 0, layer = 0;
+    std::uint32_t window = 0;  // 0: all
+  };
+  std::string full_name(std::string_view stem, std::string_view ending) const;
+  plan::WeightId add(const std::string& name, Result<Tensor> tensor, std::uint32_t begin,
+                     std::uint32_t rows, std::uint32_t cols);
+  plan::NormOptions rms_options() const;
+  void place_layers();
+  std::int16_t rope_table(bool window_layer);
+  std::uint32_t window_of(std::uint32_t layer) const;
+
+  const Hparams& h_;
+  RecordOptions options_;
+  Tensors& tensors_;
+  plan::Builder builder_;
+  std::optional<Error> error_;
+  plan::WeightId embedding_ = plan::kNone;
+  plan::BufferId result_ = plan::kNone;  // phase embed
+  std::vector<Place> places_;
+  std::int32_t layer_ = -1;
+};
+
+}  // namespace orrery::model

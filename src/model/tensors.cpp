@@ -1,0 +1,236 @@
+#include "model/tensors.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/check.hpp"
+#include "tensor/decode.hpp"
+
+namespace orrery::model {
+namespace {
+
+using storage::TensorInfo;
+
+// What most families call their tensors.
+constexpr NamePair kUsualNames[] = {
+    {"token_embd", "embed_tokens"},
+    {"output_norm", "norm"},
+    {"output", "lm_head"},
+    {"attn_norm", "input_layernorm"},
+    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},
+    {"attn_qkv", "self_attn.qkv_proj"},
+    {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},
+    {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},
+};
+
+// Language models inside models that also see carry a longer prefix.
+constexpr std::string_view kPrefixes[] = {"model.", "language_model.model.",
+                                          "model.language_model.", "transformer.", ""};
+
+// Tensors that the forward pass computes by itself, and those of other senses.
+constexpr std::string_view kIgnoredEndings[] = {"rotary_emb.inv_freq", "attn_rot_embd.weight",
+                                                ".attn.bias", ".attn.masked_bias"};
+constexpr std::string_view kIgnoredBeginnings[] = {"vision_tower.", "multi_modal_projector.",
+                                                   "model.vision_tower.",
+                                                   "model.multi_modal_projector."};
+
+std::string shape_text(const TensorInfo& info) {
+  std::string text;
+  for (std::uint32_t i = info.n_dims; i-- > 0;) {
+    text += fmt::format("{}{}", info.dims[i], i > 0 ? ", " : "");
+  }
+  return "(" + text + ")";
+}
+
+std::string supported_types() {
+  std::string text;
+  for (std::uint32_t id = 0; id < 256; ++id) {
+    const std::optional<DType> type = dtype_from_id(id);
+    if (!type || !is_decodable(*type)) continue;
+    text += (text.empty() ? "" : ", ") + std::string(dtype_info(*type).name);
+  }
+  return text;
+}
+
+}  // namespace
+
+Tensors::Tensors(std::shared_ptr<const storage::Checkpoint> checkpoint,
+                 std::span<const NamePair> names, bool transposed)
+    : checkpoint_(std::move(checkpoint)) {
+  if (checkpoint_->format() == storage::Format::gguf) return;
+  transposed_ = transposed;
+  for (const NamePair& pair : kUsualNames) stems_[pair.gguf] = pair.safetensors;
+  for (const NamePair& pair : names) stems_[pair.gguf] = pair.safetensors;
+  for (const std::string_view prefix : kPrefixes) {
+    prefix_ = prefix;
+    if (has("token_embd.weight")) return;
+  }
+}
+
+// GGUF's "blk.3.attn_q.weight" as the file spells it: "model.layers.3.self_attn.q_proj.weight".
+std::string Tensors::file_name(const std::string& name) const {
+  if (stems_.empty()) return name;
+  std::string_view rest = name;
+  std::string layer;
+  if (rest.starts_with("blk.")) {
+    const std::size_t dot = rest.find('.', 4);
+    const auto layers = stems_.find("blk");
+    layer = fmt::format("{}.{}.", layers == stems_.end() ? "layers" : layers->second,
+                        rest.substr(4, dot - 4));
+    rest.remove_prefix(dot + 1);
+  }
+  const std::size_t dot = rest.rfind('.');
+  const auto stem = stems_.find(rest.substr(0, dot));
+  const std::string_view known = stem == stems_.end() ? rest.substr(0, dot) : stem->second;
+  std::string prefix = prefix_;
+  if (known == "lm_head") prefix = prefix_ == "language_model.model." ? "language_model." : "";
+  return fmt::format("{}{}{}{}", prefix, layer, known, rest.substr(dot));
+}
+
+const TensorInfo* Tensors::locate(const std::string& name) const {
+  const TensorInfo* info = checkpoint_->find(file_name(name));
+  return info == nullptr || hidden_.contains(info->name) ? nullptr : info;
+}
+
+std::optional<Tensor> Tensors::peek(const std::string& name) const {
+  const TensorInfo* info = locate(name);
+  if (info == nullptr || info->n_dims > 2) return std::nullopt;
+  return Tensor{info->type, info->dims[1], info->dims[0], info->data};
+}
+
+Result<const TensorInfo*> Tensors::require(const std::string& name) {
+  const TensorInfo* info = locate(name);
+  if (info == nullptr) {
+    return fail("E_TENSOR", fmt::format("tensor {} is missing", file_name(name)));
+  }
+  used_.insert(info->name);
+  if (!is_decodable(info->type)) {
+    return fail("E_TENSOR",
+                fmt::format("tensor {} has type {}, supported weights are {}", info->name,
+                            dtype_info(info->type).name, supported_types()));
+  }
+  return info;
+}
+
+std::byte* Tensors::own(std::uint64_t bytes) {
+  owned_.push_back(std::make_unique<std::byte[]>(bytes));
+  copied_bytes_ += bytes;
+  return owned_.back().get();
+}
+
+Result<Tensor> Tensors::resolve(const std::string& name, std::uint64_t rows, std::uint64_t cols,
+                                bool transposed) {
+  if (const auto known = resolved_.find(name); known != resolved_.end()) {
+    ORRERY_CHECK(known->second.rows == rows && known->second.cols == cols);
+    return known->second;
+  }
+  ORRERY_TRY(const TensorInfo* info, require(name));
+  const std::array<std::uint64_t, 4> expected =
+      transposed ? std::array<std::uint64_t, 4>{rows, cols, 1, 1}
+                 : std::array<std::uint64_t, 4>{cols, rows, 1, 1};
+  if (info->dims != expected) {
+    return fail("E_SHAPE", fmt::format("tensor {} has shape {}, the parameters ask for ({}, {})",
+                                       info->name, shape_text(*info), expected[1], expected[0]));
+  }
+  Tensor tensor{info->type, rows, cols, info->data};
+  if (transposed && info->data != nullptr) {
+    const DTypeInfo& type = dtype_info(info->type);
+    if (type.block_len != 1) {
+      return fail("E_TENSOR",
+                  fmt::format("tensor {} of type {} is stored transposed", info->name, type.name));
+    }
+    std::byte* copy = own(info->bytes);
+    tensor.data = copy;
+    const std::uint64_t size = type.block_bytes;
+    for (std::uint64_t r = 0; r < rows; ++r) {
+      for (std::uint64_t c = 0; c < cols; ++c, copy += size) {
+        std::memcpy(copy, info->data + (c * rows + r) * size, size);
+      }
+    }
+  }
+  resolved_.emplace(name, tensor);
+  return tensor;
+}
+
+Result<Tensor> Tensors::matrix(const std::string& name, std::uint64_t rows, std::uint64_t cols) {
+  return resolve(name, rows, cols, transposed_);
+}
+
+Result<Tensor> Tensors::table(const std::string& name, std::uint64_t rows, std::uint64_t cols) {
+  return resolve(name, rows, cols, false);
+}
+
+Result<Tensor> Tensors::vector(const std::string& name, std::uint64_t n) {
+  if (const auto known = resolved_.find(name); known != resolved_.end()) {
+    ORRERY_CHECK(known->second.cols == n);
+    return known->second;
+  }
+  ORRERY_TRY(const TensorInfo* info, require(name));
+  if (info->n_elements() != n || info->dims[0] != n) {
+    return fail("E_SHAPE", fmt::format("tensor {} has shape {}, the parameters ask for ({})",
+                                       info->name, shape_text(*info), n));
+  }
+  const bool gguf = stems_.empty();
+  if (dtype_info(info->type).is_quantized || (gguf && info->type != DType::f32)) {
+    return fail(
+        "E_TENSOR",
+        fmt::format("tensor {} has type {}, norms and biases are expected in {}", info->name,
+                    dtype_info(info->type).name, gguf ? "F32" : "F32, F16 or BF16"));
+  }
+  Tensor tensor{DType::f32, 1, n, info->data};
+  const bool aligned = reinterpret_cast<std::uintptr_t>(info->data) % alignof(float) == 0;
+  if (info->data != nullptr && (info->type != DType::f32 || !aligned)) {
+    std::byte* copy = own(n * sizeof(float));
+    decode_row(info->type, info->data, reinterpret_cast<float*>(copy), n);
+    tensor.data = copy;
+  }
+  resolved_.emplace(name, tensor);
+  return tensor;
+}
+
+Result<std::vector<float>> Tensors::floats(const std::string& name, std::uint64_t n) {
+  ORRERY_TRY(const Tensor tensor, vector(name, n));
+  if (tensor.data == nullptr) {
+    return fail("E_NODATA", fmt::format("the data of tensor {} was not read", file_name(name)));
+  }
+  std::vector<float> values(n);
+  std::memcpy(values.data(), tensor.data, n * sizeof(float));
+  return values;
+}
+
+const std::byte* Tensors::data(const std::string& name) const {
+  const auto known = resolved_.find(name);
+  ORRERY_CHECK(known != resolved_.end());
+  return known->second.data;
+}
+
+void Tensors::hide(const std::string& name) {
+  if (const TensorInfo* info = locate(name); info != nullptr) hidden_.insert(info->name);
+}
+
+Status Tensors::check_all_used(std::string_view family) const {
+  for (const TensorInfo& info : checkpoint_->tensors()) {
+    if (used_.contains(info.name) || hidden_.contains(info.name)) continue;
+    const std::string_view name = info.name;
+    const auto ends = [&](std::string_view ending) { return name.ends_with(ending); };
+    const auto begins = [&](std::string_view beginning) { return name.starts_with(beginning); };
+    if (std::ranges::any_of(kIgnoredEndings, ends)) continue;
+    if (std::ranges::any_of(kIgnoredBeginnings, begins)) continue;
+    return fail("E_TENSOR", fmt::format("tensor {} is not part of a {} model of these parameters",
+                                        name, family));
+  }
+  return {};
+}
+
+}  // namespace orrery::model

@@ -1,0 +1,76 @@
+// The tensors of a checkpoint under GGUF's names, checked for type and shape when first asked for.
+// Matrices are used in place. Norms and biases are given as f32 and GPT-2's transposed matrices the
+// usual way round: those that the file holds otherwise are copied, once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/checkpoint.hpp"
+
+namespace orrery::model {
+
+// A stem of GGUF ("attn_q") and of safetensors ("self_attn.q_proj").
+struct NamePair {
+  std::string_view gguf, safetensors;
+};
+
+struct Tensor {
+  DType dtype = DType::f32;
+  std::uint64_t rows = 0, cols = 0;  // cols contiguous; vectors have one row
+  const std::byte* data = nullptr;   // null in a checkpoint without tensor data
+};
+
+class Tensors {
+ public:
+  // `names` are the stems that differ from what most families call them; `transposed`: matrices of
+  // safetensors are stored (in, out), GPT-2's Conv1D.
+  Tensors(std::shared_ptr<const storage::Checkpoint> checkpoint, std::span<const NamePair> names,
+          bool transposed);
+
+  bool has(const std::string& name) const { return locate(name) != nullptr; }
+  // The shape of a matrix as the file has it, nothing when absent.
+  std::optional<Tensor> peek(const std::string& name) const;
+  // E_TENSOR when absent or of a type that cannot be multiplied, E_SHAPE with both shapes.
+  Result<Tensor> matrix(const std::string& name, std::uint64_t rows, std::uint64_t cols);
+  // The same for an embedding, which GPT-2 does not transpose either.
+  Result<Tensor> table(const std::string& name, std::uint64_t rows, std::uint64_t cols);
+  Result<Tensor> vector(const std::string& name, std::uint64_t n);
+  Result<std::vector<float>> floats(const std::string& name, std::uint64_t n);
+  // Data of a tensor that was resolved before; null when the checkpoint has no data.
+  const std::byte* data(const std::string& name) const;
+
+  // Treats a tensor as absent.
+  void hide(const std::string& name);
+  // E_TENSOR names a tensor of the file that nobody asked for.
+  Status check_all_used(std::string_view family) const;
+  std::uint64_t copied_bytes() const { return copied_bytes_; }
+
+ private:
+  const storage::TensorInfo* locate(const std::string& name) const;
+  std::string file_name(const std::string& name) const;
+  Result<const storage::TensorInfo*> require(const std::string& name);
+  Result<Tensor> resolve(const std::string& name, std::uint64_t rows, std::uint64_t cols,
+                         bool transposed);
+  std::byte* own(std::uint64_t bytes);
+
+  std::shared_ptr<const storage::Checkpoint> checkpoint_;
+  std::map<std::string_view, std::string_view> stems_;  // of safetensors, empty for GGUF
+  std::string prefix_;                                  // of safetensors: "model."
+  bool transposed_ = false;
+  std::map<std::string, Tensor, std::less<>> resolved_;
+  std::set<std::string_view> used_, hidden_;  // names in the file
+  std::vector<std::unique_ptr<std::byte[]>> owned_;
+  std::uint64_t copied_bytes_ = 0;
+};
+
+}  // namespace orrery::model
