@@ -1,0 +1,311 @@
+// Class i8: every type, shape and instruction set gives the bits of the scalar definition.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <random>
+#include <vector>
+
+#include "kernels/dispatch.hpp"
+#include "kernels/row_reference.hpp"
+#include "tensor/decode.hpp"
+
+namespace orrery::kernels::testing {
+namespace {
+
+constexpr DType kTypes[] = {DType::q4_0,   DType::q4_1,   DType::q5_0,  DType::q5_1, DType::q8_0,
+                            DType::q2_k,   DType::q3_k,   DType::q4_k,  DType::q5_k, DType::q6_k,
+                            DType::iq4_nl, DType::iq4_xs, DType::mxfp4, DType::nvfp4};
+
+// Random bytes with sane f16 scales; mxfp4 exponents near 1.
+Bytes random_weights(DType type, int n, int k, std::mt19937& random) {
+  const DTypeInfo& info = dtype_info(type);
+  const std::size_t blocks =
+      static_cast<std::size_t>(n) * static_cast<std::size_t>(k) / info.block_len;
+  Bytes w(blocks * info.block_bytes);
+  for (auto& byte : w) byte = static_cast<std::uint8_t>(random());
+  std::uniform_real_distribution<float> scale(-0.02F, 0.02F);
+  for (std::size_t b = 0; b < blocks; ++b) {
+    std::uint8_t* p = w.data() + b * info.block_bytes;
+    const auto put = [&](std::size_t at) {
+      const std::uint16_t h = f32_to_f16(scale(random));
+      std::memcpy(p + at, &h, 2);
+    };
+    switch (type) {
+      case DType::mxfp4:
+        p[0] = static_cast<std::uint8_t>(118 + random() % 8);
+        break;
+      case DType::nvfp4:
+        break;
+      case DType::q2_k:
+        put(80), put(82);
+        break;
+      case DType::q3_k:
+        put(108);
+        break;
+      case DType::q6_k:
+        put(208);
+        break;
+      case DType::q4_1:
+      case DType::q5_1:
+      case DType::q4_k:
+      case DType::q5_k:
+        put(0), put(2);
+        break;
+      default:
+        put(0);
+    }
+  }
+  return w;
+}
+
+// m rows of random activations in the layout of class i8, made by `table`.
+Bytes quantized_rows(const RowKernels& table, int m, int k, std::mt19937& random) {
+  const std::size_t stride = q8_layout(static_cast<std::size_t>(k)).stride;
+  Bytes rows(stride * static_cast<std::size_t>(m));
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<std::size_t>(k));
+  for (int i = 0; i < m; ++i) {
+    for (float& v : x) v = normal(random);
+    table.quantize_q8(x.data(), k, rows.data() + stride * static_cast<std::size_t>(i));
+  }
+  return rows;
+}
+
+std::vector<float> multiply(const RowKernels& table, DType type, const std::uint8_t* w, int n,
+                            int k, const Bytes& x, int m) {
+  std::vector<float> y(static_cast<std::size_t>(m * n), -1.0F);
+  const std::size_t stride = q8_layout(static_cast<std::size_t>(k)).stride;
+  const auto kernel = table.matmul[static_cast<int>(type)];
+  kernel({w, row_bytes(type, static_cast<std::uint64_t>(k)), n, k, x.data(), stride, m, y.data(),
+          static_cast<std::size_t>(n)});
+  return y;
+}
+
+std::vector<float> reference(DType type, const Bytes& w, int n, int k, const Bytes& x, int m,
+                             int partials = 4) {
+  std::vector<float> y;
+  const std::size_t stride = q8_layout(static_cast<std::size_t>(k)).stride;
+  std::vector<CodedRow> rows;
+  for (int r = 0; r < n; ++r)
+    rows.push_back(code_row(
+        type,
+        w.data() + static_cast<std::size_t>(r) * row_bytes(type, static_cast<std::uint64_t>(k)),
+        k));
+  for (int i = 0; i < m; ++i)
+    for (int r = 0; r < n; ++r)
+      y.push_back(dot_i8(rows[static_cast<std::size_t>(r)],
+                         view_q8(x.data() + stride * static_cast<std::size_t>(i), k), k, partials));
+  return y;
+}
+
+// Outputs whose bits differ; NaN equals NaN.
+int differences(const std::vector<float>& a, const std::vector<float>& b) {
+  int count = a.size() != b.size() ? 1 : 0;
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    const bool both_nan = std::isnan(a[i]) && std::isnan(b[i]);
+    count += !both_nan && std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i]);
+  }
+  return count;
+}
+
+class RowI8 : public ::testing::TestWithParam<DType> {
+ protected:
+  // Row lengths with whole and cut steps of four blocks.
+  std::vector<int> lengths() const {
+    if (dtype_info(GetParam()).block_len == 256) return {256, 768};
+    if (GetParam() == DType::nvfp4) return {64, 192, 576};
+    return {32, 64, 96, 128, 160, 576, 608};
+  }
+};
+
+TEST_P(RowI8, CodesTimesScalesAreTheDecodedWeights) {
+  std::mt19937 random(1);
+  const int k = 512;
+  const Bytes w = random_weights(GetParam(), 1, k, random);
+  const CodedRow row = code_row(GetParam(), w.data(), k);
+  std::vector<float> decoded(static_cast<std::size_t>(k));
+  decode_row(GetParam(), reinterpret_cast<const std::byte*>(w.data()), decoded.data(),
+             static_cast<std::uint64_t>(k));
+  ASSERT_EQ(row.code.size(), decoded.size());
+  for (std::size_t i = 0; i < decoded.size(); ++i) {
+    const std::size_t g = i / static_cast<std::size_t>(row.group);
+    ASSERT_FLOAT_EQ(static_cast<float>(row.code[i]) * row.scale[g] + row.min[g], decoded[i]) << i;
+  }
+}
+
+TEST_P(RowI8, EveryInstructionSetHasTheBitsOfTheDefinition) {
+  std::mt19937 random(2);
+  for (const RowKernels* table : available_row_kernels()) {
+    for (const int k : lengths()) {
+      for (int n = 1; n <= 9; ++n) {
+        const int m = 1 + (n * 7 + k / 32) % 9;
+        const Bytes w = random_weights(GetParam(), n, k, random);
+        const Bytes x = quantized_rows(*table, m, k, random);
+        ASSERT_EQ(differences(multiply(*table, GetParam(), w.data(), n, k, x, m),
+                              reference(GetParam(), w, n, k, x, m)),
+                  0)
+            << table->isa << " n " << n << " k " << k << " m " << m;
+      }
+    }
+  }
+}
+
+TEST_P(RowI8, BitsDoNotDependOnHowManyRowsArePresent) {
+  std::mt19937 random(3);
+  const int k = 768, n = 10, m = 9;
+  const Bytes w = random_weights(GetParam(), n, k, random);
+  for (const RowKernels* table : available_row_kernels()) {
+    const Bytes x = quantized_rows(*table, m, k, random);
+    const std::vector<float> all = multiply(*table, GetParam(), w.data(), n, k, x, m);
+    const std::size_t stride = q8_layout(static_cast<std::size_t>(k)).stride;
+    for (int i = 0; i < m; ++i) {
+      const Bytes one(x.begin() + static_cast<std::ptrdiff_t>(stride) * i,
+                      x.begin() + static_cast<std::ptrdiff_t>(stride) * (i + 1));
+      const std::vector<float> y = multiply(*table, GetParam(), w.data(), n, k, one, 1);
+      ASSERT_EQ(differences(y, {all.begin() + i * n, all.begin() + (i + 1) * n}), 0) << table->isa;
+    }
+  }
+}
+
+TEST_P(RowI8, AnotherNumberOfPartialSumsIsSeen) {
+  std::mt19937 random(4);
+  const int k = 1536, n = 64;
+  const Bytes w = random_weights(GetParam(), n, k, random);
+  const RowKernels& table = *available_row_kernels().front();
+  const Bytes x = quantized_rows(table, 1, k, random);
+  const std::vector<float> y = multiply(table, GetParam(), w.data(), n, k, x, 1);
+  EXPECT_GT(differences(y, reference(GetParam(), w, n, k, x, 1, 3)), n / 4);
+  EXPECT_GT(differences(y, reference(GetParam(), w, n, k, x, 1, 1)), n / 4);
+}
+
+TEST_P(RowI8, ErrorAgainstDoubleIsWithinRounding) {
+  std::mt19937 random(5);
+  const int k = 1024, n = 8;
+  const Bytes w = random_weights(GetParam(), n, k, random);
+  std::vector<float> decoded(static_cast<std::size_t>(k));
+  for (const RowKernels* table : available_row_kernels()) {
+    const Bytes x = quantized_rows(*table, 1, k, random);
+    const Q8View view = view_q8(x.data(), k);
+    const std::vector<float> y = multiply(*table, GetParam(), w.data(), n, k, x, 1);
+    const std::uint64_t bytes = row_bytes(GetParam(), static_cast<std::uint64_t>(k));
+    for (int r = 0; r < n; ++r) {
+      decode_row(
+          GetParam(),
+          reinterpret_cast<const std::byte*>(w.data()) + bytes * static_cast<std::uint64_t>(r),
+          decoded.data(), static_cast<std::uint64_t>(k));
+      // decode_row rounds d * q + m once or twice, so a minimum costs its own rounding.
+      double exact = 0.0, size = 0.0;
+      for (int i = 0; i < k; ++i) {
+        const double product = static_cast<double>(decoded[static_cast<std::size_t>(i)]) *
+                               static_cast<double>(view.d[i / 32]) * view.q[i];
+        exact += product;
+        size += std::abs(product);
+      }
+      const double bound = (k / 32 / 2 + 8) * 0x1p-24 * size * 2.0 + 1e-30;
+      ASSERT_NEAR(static_cast<double>(y[static_cast<std::size_t>(r)]), exact, bound) << table->isa;
+    }
+  }
+}
+
+// The weights end where a page that cannot be read begins, at an odd address for odd sizes.
+TEST_P(RowI8, NothingIsReadPastTheLastByte) {
+  std::mt19937 random(6);
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  for (const int k : lengths()) {
+    for (int n = 1; n <= 6; ++n) {
+      const Bytes w = random_weights(GetParam(), n, k, random);
+      const std::size_t mapped = (w.size() + page - 1) / page * page + page;
+      void* area =
+          mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      ASSERT_NE(area, MAP_FAILED);
+      std::uint8_t* end = static_cast<std::uint8_t*>(area) + mapped - page;
+      std::memcpy(end - w.size(), w.data(), w.size());
+      ASSERT_EQ(mprotect(end, page, PROT_NONE), 0);
+      for (const RowKernels* table : available_row_kernels()) {
+        const Bytes x = quantized_rows(*table, 2, k, random);
+        EXPECT_EQ(differences(multiply(*table, GetParam(), end - w.size(), n, k, x, 2),
+                              reference(GetParam(), w, n, k, x, 2)),
+                  0);
+      }
+      munmap(area, mapped);
+    }
+  }
+}
+
+TEST_P(RowI8, NaNAndInfiniteScalesOnlySpoilTheirRow) {
+  std::mt19937 random(7);
+  const int k = 512, n = 6;
+  const RowKernels& first = *available_row_kernels().front();
+  const Bytes x = quantized_rows(first, 3, k, random);
+  for (const std::uint8_t fill : {std::uint8_t{0xFF}, std::uint8_t{0x7C}, std::uint8_t{0x00}}) {
+    Bytes w = random_weights(GetParam(), n, k, random);
+    const std::size_t bytes = row_bytes(GetParam(), static_cast<std::uint64_t>(k));
+    std::fill(w.begin() + static_cast<std::ptrdiff_t>(bytes),
+              w.begin() + static_cast<std::ptrdiff_t>(2 * bytes), fill);
+    for (const RowKernels* table : available_row_kernels()) {
+      EXPECT_EQ(differences(multiply(*table, GetParam(), w.data(), n, k, x, 3),
+                            reference(GetParam(), w, n, k, x, 3)),
+                0)
+          << table->isa << " fill " << int{fill};
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, RowI8, ::testing::ValuesIn(kTypes),
+                         [](const auto& test) { return std::string(dtype_info(test.param).name); });
+
+TEST(QuantizeQ8, FollowsItsDefinitionOnEveryInstructionSet) {
+  std::mt19937 random(8);
+  std::normal_distribution<float> normal;
+  const int k = 160;
+  std::vector<float> x(static_cast<std::size_t>(k));
+  for (float& v : x) v = normal(random) * 10.0F;
+  std::fill(x.begin() + 32, x.begin() + 64, 0.0F);
+  std::fill(x.begin() + 64, x.begin() + 96, 1e-44F);  // its scale rounds to zero
+  for (int i = 96; i < 128; ++i) x[static_cast<std::size_t>(i)] = static_cast<float>(i - 96) + 0.5F;
+  x[127] = 127.0F;  // d = 1: every value is a tie
+  const std::size_t stride = q8_layout(static_cast<std::size_t>(k)).stride;
+  for (const RowKernels* table : available_row_kernels()) {
+    Bytes row(stride, 0xAA);
+    table->quantize_q8(x.data(), k, row.data());
+    const Q8View view = view_q8(row.data(), k);
+    for (int b = 0; b < k / 32; ++b) {
+      float largest = 0.0F;
+      for (int i = 32 * b; i < 32 * b + 32; ++i)
+        largest = std::max(largest, std::abs(x[static_cast<std::size_t>(i)]));
+      const float d = largest / 127.0F;
+      EXPECT_EQ(view.d[b], d) << table->isa;
+      int sums[2] = {0, 0};
+      for (int i = 32 * b; i < 32 * b + 32; ++i) {
+        const int q =
+            d == 0.0F ? 0 : static_cast<int>(std::nearbyint(x[static_cast<std::size_t>(i)] / d));
+        EXPECT_EQ(view.q[i], q) << table->isa << " " << i;
+        sums[i / 16 % 2] += q;
+      }
+      EXPECT_EQ(view.sums[2 * b], sums[0]);
+      EXPECT_EQ(view.sums[2 * b + 1], sums[1]);
+    }
+  }
+}
+
+TEST(QuantizeQ8, NaNAndInfinityGiveTheSameBytesEverywhere) {
+  std::vector<float> x(64, 1.0F);
+  x[3] = std::nanf("");
+  x[40] = INFINITY;
+  const std::size_t stride = q8_layout(64).stride;
+  Bytes first;
+  for (const RowKernels* table : available_row_kernels()) {
+    Bytes row(stride, 0);
+    table->quantize_q8(x.data(), 64, row.data());
+    const Q8View view = view_q8(row.data(), 64);
+    for (int i = 0; i < 64; ++i) EXPECT_GE(view.q[i], -127);
+    row.resize(64);
+    if (first.empty()) first = row;
+    EXPECT_EQ(row, first) << table->isa;
+  }
+}
+
+}  // namespace
+}  // namespace orrery::kernels::testing
