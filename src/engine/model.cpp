@@ -1,0 +1,192 @@
+#include "engine/model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/checked.hpp"
+#include "base/topology.hpp"
+
+namespace orrery::engine {
+namespace {
+
+constexpr std::uint32_t kDecodeTokens = 32;
+constexpr std::uint32_t kPrefillTokens = 512;
+constexpr std::uint32_t kPrefillTokensReference = 32;  // keeps every buffer in double precision
+constexpr std::uint32_t kOutputs = 32;
+
+// Bytes of one sequence's pages at `context` tokens.
+std::uint64_t cache_bytes(std::span<const plan::CacheGroup> groups, std::uint32_t context) {
+  std::uint64_t bytes = 0;
+  for (const plan::CacheGroup& group : groups) {
+    std::uint64_t tokens = context;
+    if (group.kind == plan::CacheKind::window) {
+      tokens = std::min<std::uint64_t>(tokens, std::uint64_t{group.window} + kPrefillTokens + 128);
+    }
+    bytes += ceil_div(tokens, plan::kPageTokens) * group.page_bytes();
+  }
+  return bytes;
+}
+
+std::string file_name(const std::string& path) {
+  return std::filesystem::path(path).lexically_normal().filename().string();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Model>> Model::open(const std::string& path,
+                                                 const ModelOptions& options, storage::Io& io) {
+  std::shared_ptr<Model> model(new Model);
+  model->options_ = options;
+  ORRERY_TRY(model->checkpoint_, storage::Checkpoint::open(path, io));
+  const auto found = model->checkpoint_->warnings();
+  model->warnings_.assign(found.begin(), found.end());
+  ORRERY_TRY_VOID(model->load_text());
+  ORRERY_TRY_VOID(model->load_plans());
+  return model;
+}
+
+Status Model::load_text() {
+  ORRERY_TRY(tokenizer_, text::Tokenizer::load(*checkpoint_));
+  sampling_ = sampling_defaults(*checkpoint_, warnings_);
+  // A broken template is no reason to refuse the model: whoever asks for the template gets this.
+  auto source = chat_template_source(*checkpoint_);
+  if (!source) {
+    template_error_ = source.error();
+    return {};
+  }
+  template_source_ = std::move(*source);
+  if (template_source_.empty()) return {};
+  auto compiled = text::ChatTemplate::compile(template_source_);
+  if (compiled) {
+    template_ = std::move(*compiled);
+  } else {
+    template_error_ = compiled.error();
+  }
+  return {};
+}
+
+Result<const text::ChatTemplate*> Model::chat_template() const {
+  if (template_error_) return std::unexpected(*template_error_);
+  if (template_ == nullptr) {
+    return fail("E_NOTEMPLATE", fmt::format("{}: the model has no chat template; give it raw text",
+                                            checkpoint_->path()));
+  }
+  return template_.get();
+}
+
+Status Model::load_plans() {
+  auto loaded = model::load_model(checkpoint_);
+  if (!loaded) return std::unexpected(loaded.error());
+  loaded_.emplace(std::move(*loaded));
+  info_.threads = options_.threads > 0 ? options_.threads : physical_cores();
+  if (options_.device == Device::cpu) {
+    ORRERY_TRY(backend_, backend::make_cpu_backend({info_.threads, options_.isa}));
+  } else {
+    backend_ = backend::make_reference_backend();
+  }
+  const std::uint64_t budget =
+      options_.cache_budget_bytes > 0 ? options_.cache_budget_bytes : available_memory() / 2;
+  const model::Hparams& h = loaded_->hparams();
+  const plan::Capacity decode_capacity{kDecodeTokens, kDecodeTokens, kDecodeTokens};
+  // Recorded once to learn the cache groups: the context decides between some of the weights.
+  const std::uint32_t asked = options_.context > 0 ? options_.context : h.context_length;
+  ORRERY_TRY(auto decode, record(plan::Phase::decode, decode_capacity, asked));
+  ORRERY_TRY(info_.context, choose_context(decode.plan.groups, budget));
+  if (info_.context != asked) {
+    ORRERY_TRY(decode, record(plan::Phase::decode, decode_capacity, info_.context));
+  }
+  const std::uint32_t slice =
+      options_.device == Device::cpu ? kPrefillTokens : kPrefillTokensReference;
+  ORRERY_TRY(auto prefill, record(plan::Phase::prefill, {slice, 1, kOutputs}, info_.context));
+  const std::uint64_t per_token =
+      cache_bytes(decode.plan.groups, plan::kPageTokens) / plan::kPageTokens;
+  ORRERY_TRY(executor_, Executor::create(std::move(decode), std::move(prefill), *backend_,
+                                         {.sequences = options_.max_sequences,
+                                          .context = info_.context,
+                                          .slice = 1,
+                                          .budget_bytes = budget}));
+  if (executor_->vocab() < static_cast<std::uint32_t>(tokenizer_->vocab_size())) {
+    warnings_.push_back(fmt::format(
+        "the tokenizer has {} tokens, the model only {}: some texts cannot be evaluated",
+        tokenizer_->vocab_size(), executor_->vocab()));
+  }
+  info_.family = h.family;
+  const auto name = checkpoint_->metadata().string_or("general.name", "");
+  info_.name = name && !name->empty() ? std::string(*name) : file_name(checkpoint_->path());
+  info_.device = backend_->info().description;
+  for (const storage::TensorInfo& tensor : checkpoint_->tensors()) {
+    info_.weight_bytes += tensor.bytes;
+  }
+  info_.copied_bytes = loaded_->copied_bytes();
+  info_.scratch_bytes = executor_->scratch_bytes();
+  info_.cache_bytes_per_token = per_token;
+  info_.cache_budget_bytes = budget;
+  info_.training_context = h.context_length;
+  return {};
+}
+
+Result<std::uint32_t> Model::choose_context(std::span<const plan::CacheGroup> groups,
+                                            std::uint64_t budget) {
+  const std::uint32_t trained = loaded_->hparams().context_length;
+  if (options_.context > 0) {
+    const std::uint64_t needed = cache_bytes(groups, options_.context);
+    if (needed > budget) {
+      return fail("E_MEMORY",
+                  fmt::format("a context of {} tokens needs {} bytes of cache and {} are "
+                              "to be had; ask for a smaller one",
+                              options_.context, needed, budget));
+    }
+    if (options_.context > trained) {
+      warnings_.push_back(
+          fmt::format("the context of {} tokens is more than the {} of the training",
+                      options_.context, trained));
+    }
+    return options_.context;
+  }
+  if (cache_bytes(groups, trained) <= budget) return trained;
+  std::uint32_t fits = 0;  // in pages; the bytes grow with the context
+  std::uint32_t too_many = static_cast<std::uint32_t>(ceil_div(trained, plan::kPageTokens));
+  while (too_many - fits > 1) {
+    const std::uint32_t middle = fits + (too_many - fits) / 2;
+    (cache_bytes(groups, middle * plan::kPageTokens) <= budget ? fits : too_many) = middle;
+  }
+  if (fits == 0) {
+    return fail("E_MEMORY", fmt::format("{} bytes of memory hold not even {} tokens of cache",
+                                        budget, plan::kPageTokens));
+  }
+  warnings_.push_back(
+      fmt::format("memory caps the context at {} of {} tokens", fits * plan::kPageTokens, trained));
+  return fits * plan::kPageTokens;
+}
+
+Result<BoundPlan> Model::record(plan::Phase phase, plan::Capacity capacity,
+                                std::uint32_t context) const {
+  BoundPlan bound;
+  ORRERY_TRY(bound.plan, loaded_->record({.phase = phase,
+                                          .capacity = capacity,
+                                          .deterministic = options_.deterministic,
+                                          .context_length = context,
+                                          .cache_element = options_.cache_element}));
+  ORRERY_TRY(bound.weights, loaded_->bind(bound.plan));
+  return bound;
+}
+
+std::vector<std::span<const std::byte>> Model::weight_spans() const {
+  std::vector<std::span<const std::byte>> spans;
+  for (const storage::TensorInfo& tensor : checkpoint_->tensors()) {
+    if (tensor.data != nullptr) spans.emplace_back(tensor.data, tensor.bytes);
+  }
+  return spans;
+}
+
+std::shared_ptr<Executor> Model::executor() const {
+  return {shared_from_this(), executor_.get()};
+}
+
+std::int32_t Model::n_tokens() const {
+  return std::min(tokenizer_->vocab_size(), static_cast<std::int32_t>(executor_->vocab()));
+}
+
+}  // namespace orrery::engine

@@ -1,0 +1,101 @@
+// A loaded model: immutable, shared by any number of sessions. Opening it maps the files, records
+// and compiles the plans, and reserves (not commits) the cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "base/result.hpp"
+#include "engine/executor.hpp"
+#include "engine/model_defaults.hpp"
+#include "engine/sampler_params.hpp"
+#include "model/model.hpp"
+#include "storage/checkpoint.hpp"
+#include "text/chat_template.hpp"
+#include "text/tokenizer.hpp"
+
+namespace orrery::engine {
+
+enum class Device : std::uint8_t { cpu, reference };
+
+struct ModelOptions {
+  Device device = Device::cpu;
+  int threads = 0;                       // 0: physical cores
+  std::string isa;                       // "" chooses; else forced
+  std::uint32_t context = 0;             // tokens; 0: the training context, capped by memory
+  bool deterministic = false;            // prefill in decode's number classes
+  std::uint32_t max_sequences = 1;       // sessions open at once
+  std::uint64_t cache_budget_bytes = 0;  // 0: half of the memory that is available
+  DType cache_element = DType::f16;      // f16 or f32
+};
+
+// For printing.
+struct ModelInfo {
+  std::string name;    // general.name, or the file's
+  std::string family;  // "llama"
+  std::string device;  // "avx512, 2 threads"
+  int threads = 0;
+  std::uint64_t weight_bytes = 0;           // tensors in the files, mapped
+  std::uint64_t copied_bytes = 0;           // converted at load
+  std::uint64_t scratch_bytes = 0;          // of the programs
+  std::uint64_t cache_bytes_per_token = 0;  // of one sequence, before windows fill
+  std::uint64_t cache_budget_bytes = 0;
+  std::uint32_t context = 0;  // tokens of a sequence
+  std::uint32_t training_context = 0;
+};
+
+class Model : public std::enable_shared_from_this<Model> {
+ public:
+  // Errors: those of Checkpoint::open, Tokenizer::load, load_model and the backend; E_MEMORY when a
+  // context that was asked for does not fit.
+  static Result<std::shared_ptr<const Model>> open(const std::string& path,
+                                                   const ModelOptions& options, storage::Io& io);
+
+  const ModelInfo& info() const { return info_; }
+  const ModelOptions& options() const { return options_; }
+  const storage::Checkpoint& checkpoint() const { return *checkpoint_; }
+  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const model::Hparams& hparams() const { return loaded_->hparams(); }
+  // E_NOTEMPLATE when the model has none, E_TEMPLATE when it does not compile.
+  Result<const text::ChatTemplate*> chat_template() const;
+  bool has_chat_template() const { return !template_source_.empty() || template_error_; }
+  // The model's own sampling defaults.
+  const SamplerParams& sampling() const { return sampling_; }
+  // Mapped bytes of every tensor that the plans read.
+  std::vector<std::span<const std::byte>> weight_spans() const;
+  // One sentence each: oddities of the files that do not stop the loading.
+  std::span<const std::string> warnings() const { return warnings_; }
+  // Keeps the model alive too.
+  std::shared_ptr<Executor> executor() const;
+  // Tokens that a sampler chooses among: those that have a text.
+  std::int32_t n_tokens() const;
+
+ private:
+  Model() = default;
+  Status load_text();
+  Status load_plans();
+  Result<std::uint32_t> choose_context(std::span<const plan::CacheGroup> groups,
+                                       std::uint64_t budget);
+  Result<BoundPlan> record(plan::Phase phase, plan::Capacity capacity, std::uint32_t context) const;
+
+  ModelOptions options_;
+  ModelInfo info_;
+  std::shared_ptr<const storage::Checkpoint> checkpoint_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  std::string template_source_;
+  std::shared_ptr<const text::ChatTemplate> template_;
+  std::optional<Error> template_error_;
+  SamplerParams sampling_;
+  std::optional<model::LoadedModel> loaded_;
+  std::unique_ptr<backend::Backend> backend_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace orrery::engine
