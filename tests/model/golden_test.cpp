@@ -1,0 +1,44 @@
+// Every family against transformers, on the reference backend, from GGUF and from safetensors.
+#include <gtest/gtest.h>
+
+#include "support/golden.hpp"
+
+namespace orrery::model {
+namespace {
+
+struct Param {
+  std::string name;
+  bool gguf;
+};
+
+std::string print_name(const ::testing::TestParamInfo<Param>& info) {
+  std::string name = info.param.name + (info.param.gguf ? "_gguf" : "_safetensors");
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+std::vector<Param> all_cases() {
+  std::vector<Param> params;
+  for (const char* name : {"llama", "mistral", "llama3-rope", "smollm3", "qwen2", "qwen2-untied",
+                           "qwen3", "gemma2", "gemma3", "phi3", "glm4", "olmo2", "gpt2"}) {
+    for (const bool gguf : {true, false}) params.push_back({name, gguf});
+  }
+  return params;
+}
+
+class Golden : public ::testing::TestWithParam<Param> {};
+
+TEST_P(Golden, ReferenceBackendEqualsTransformers) {
+  const std::string folder = std::string(ORRERY_SHARED_DIR) + "/data/golden/" + GetParam().name;
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
+  testing::GoldenCase golden;
+  golden.folder = folder;
+  golden.model = GetParam().gguf ? folder + "/" + GetParam().name + "-f16.gguf" : folder;
+  const auto backend = backend::make_reference_backend();
+  testing::check_golden(*backend, golden);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Golden, ::testing::ValuesIn(all_cases()), print_name);
+
+}  // namespace
+}  // namespace orrery::model
