@@ -53,6 +53,15 @@ class ByteReader {
     return std::string_view(start, n);
   }
 
+  // Steps over a string (u64 length, bytes) of at most `limit` bytes, or stays and gives false.
+  bool skip_string(std::uint64_t limit) {
+    if (remaining() < sizeof(std::uint64_t)) return false;
+    const auto length = load_at<std::uint64_t>(bytes_, position_);
+    if (length > limit || length > remaining() - sizeof(length)) return false;
+    position_ += sizeof(length) + length;
+    return true;
+  }
+
   std::unexpected<Error> error(std::string_view kind, std::uint64_t byte,
                                std::string_view text) const {
     return fail_at(kind, label_, byte, text);

@@ -99,7 +99,8 @@ Status skip_strings(ByteReader& reader, const GgufPair& pair) {
                             pair.count * sizeof(std::uint64_t));
   }
   for (std::uint64_t i = 0; i < pair.count; ++i) {
-    ORRERY_TRY([[maybe_unused]] const std::string_view text,
+    if (reader.skip_string(kMaxStringBytes)) continue;
+    ORRERY_TRY([[maybe_unused]] const std::string_view broken,
                read_string(reader, kMaxStringBytes, "a string"));
   }
   return {};

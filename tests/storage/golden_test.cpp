@@ -71,6 +71,31 @@ TEST(Golden, EveryFolderOpensFromBothFormats) {
   }
 }
 
+TEST(Golden, EmbeddingsAreEqualInBothFormats) {
+  const std::vector<std::string> folders = golden_folders();
+  if (folders.empty()) GTEST_SKIP() << kGolden << " is absent";
+  std::size_t compared = 0;
+  for (const std::string& folder : folders) {
+    SCOPED_TRACE(folder);
+    const std::string file = folder + "/" + fs::path(folder).filename().string() + "-f16.gguf";
+    if (!fs::exists(file)) continue;
+    const auto safetensors = open_or_fail(folder);
+    const auto gguf = open_or_fail(file);
+    ASSERT_TRUE(safetensors && gguf);
+    const TensorInfo* a = gguf->find("token_embd.weight");
+    const TensorInfo* b = nullptr;
+    for (const std::string_view name :
+         {"model.embed_tokens.weight", "transformer.wte.weight", "backbone.embeddings.weight"}) {
+      if (b == nullptr) b = safetensors->find(name);
+    }
+    ASSERT_TRUE(a != nullptr && b != nullptr);
+    EXPECT_EQ(a->dims, b->dims);
+    EXPECT_EQ(floats(*a), floats(*b));
+    ++compared;
+  }
+  EXPECT_GT(compared, 20U);
+}
+
 TEST(Golden, QwenTensorsAreEqualInBothFormats) {
   if (golden_folders().empty()) GTEST_SKIP() << kGolden << " is absent";
   // Qwen's weights are not permuted on the way to GGUF.

@@ -23,7 +23,7 @@ std::string text_of(const MappedFile& file) {
 std::string map_kind(const std::string& path) {
   const auto start = std::chrono::steady_clock::now();
   const auto mapped = system_io().map(path);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(100));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
   return mapped ? "" : std::string(mapped.error().kind);
 }
 

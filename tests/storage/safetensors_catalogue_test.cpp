@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <functional>
 
 #include "storage/safetensors.hpp"
+#include "support/cpu_clock.hpp"
 #include "support/gguf_builder.hpp"
 #include "support/memory_io.hpp"
 
@@ -125,9 +125,9 @@ class SafetensorsCatalogue : public testing::TestWithParam<Row> {};
 TEST_P(SafetensorsCatalogue, IsHandled) {
   test::MemoryIo io;
   io.files["m.safetensors"] = GetParam().make();
-  const auto start = std::chrono::steady_clock::now();
+  const test::CpuClock clock;
   const auto opened = Checkpoint::open("m.safetensors", io);
-  const auto elapsed = std::chrono::steady_clock::now() - start;
+  const double elapsed = clock.milliseconds();
   if (std::string_view(GetParam().kind).empty()) {
     ASSERT_TRUE(opened) << opened.error().message;
     return;
@@ -137,7 +137,8 @@ TEST_P(SafetensorsCatalogue, IsHandled) {
   EXPECT_TRUE(opened.error().message.starts_with("m.safetensors: at byte "))
       << opened.error().message;
   EXPECT_LE(opened.error().message.size(), 1024U);
-  EXPECT_LT(elapsed, std::chrono::milliseconds(1000));
+  // S32 is a matter of policy: it has to be read up to the limit.
+  EXPECT_LT(elapsed, std::string_view(GetParam().name) == "S32" ? 1000 : 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, SafetensorsCatalogue, testing::ValuesIn(kRows),
