@@ -1,9 +1,9 @@
 # Kernel units: every src/kernels/unit_*.cpp is compiled once for each instruction set that its
 # "// ISAS:" line names, with that set's flags. ORRERY_KERNEL_ISA is the suffix of what it exports,
 # ORRERY_KERNEL_<isa> is defined to choose by #if, ORRERY_HAS_<unit>_<isa> tells dispatch.cpp.
-set(flags_emu "")
-set(flags_emu_dot "")
-set(flags_emu_outer "")
+set(flags_emu -O2)
+set(flags_emu_dot -O2)
+set(flags_emu_outer -O2)
 set(flags_avx2 -mavx2 -mfma -mf16c -mbmi2)
 set(flags_avx512 ${flags_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
 set(flags_avx512_bf16 ${flags_avx512} -mavx512bf16)

@@ -56,7 +56,7 @@ TEST(Dispatch, AnUnknownNameIsAnErrorThatListsTheSets) {
 TEST(Dispatch, EveryTableIsWhole) {
   for (const RowKernels* table : available_row_kernels()) {
     int types = 0;
-    for (const auto* kernel : table->matmul) types += kernel != nullptr;
+    for (const auto kernel : table->matmul) types += kernel != nullptr;
     EXPECT_EQ(types, 17) << table->isa;
     EXPECT_NE(table->quantize_q8, nullptr);
     EXPECT_NE(table->norm, nullptr);

@@ -18,9 +18,9 @@ struct Block256 {
 struct Headers {
   V::Q word[4];
 };
-ORRERY_INLINE Headers load_headers(const Rows& rows, int at) {
-  Headers h = {{V::load_q(rows.row(0) + at), V::load_q(rows.row(1) + at),
-                V::load_q(rows.row(2) + at), V::load_q(rows.row(3) + at)}};
+ORRERY_INLINE Headers load_headers(const Rows& rows, int offset) {
+  Headers h = {{V::load_q(rows.at[0] + offset), V::load_q(rows.at[1] + offset),
+                V::load_q(rows.at[2] + offset), V::load_q(rows.at[3] + offset)}};
   V::transpose_q(h.word[0], h.word[1], h.word[2], h.word[3]);
   return h;
 }

@@ -14,15 +14,12 @@ namespace {
 
 // Four rows at one step.
 struct Rows {
-  const std::uint8_t* base;
-  std::ptrdiff_t offset[4];
-  V::I index;  // byte offsets from base of block g of row r
+  const std::uint8_t* at[4];
 
-  [[gnu::always_inline]] const std::uint8_t* row(int r) const { return base + offset[r]; }
-  // One u32 of each row, `at` bytes into the step.
-  [[gnu::always_inline]] V::Q words(int at) const {
-    return V::from_u32(load_u32(row(0) + at), load_u32(row(1) + at), load_u32(row(2) + at),
-                       load_u32(row(3) + at));
+  // One u32 of each row, `offset` bytes into the step.
+  [[gnu::always_inline]] V::Q words(int offset) const {
+    return V::from_u32(load_u32(at[0] + offset), load_u32(at[1] + offset), load_u32(at[2] + offset),
+                       load_u32(at[3] + offset));
   }
 };
 
@@ -38,9 +35,14 @@ struct Block32 {
   static constexpr bool kSigned = false, kMin = kHasMin;
 
   ORRERY_INLINE Scales<1> scales(const Rows& rows) {
-    const V::I words = V::gather(rows.base, rows.index);
-    if constexpr (kHasMin) return {{V::f16_low(words)}, {V::f16_high(words)}};
-    return {{V::f16_low(words)}, {V::zero()}};
+    Scales<1> out;
+    if constexpr (kHasMin) {
+      V::f16_pair_headers<kBytes>(rows.at, out.d[0], out.m[0]);
+    } else {
+      out.d[0] = V::f16_headers<kBytes>(rows.at);
+      out.m[0] = V::zero();
+    }
+    return out;
   }
 };
 
@@ -119,7 +121,7 @@ struct FormatMxfp4 : Block32<17, 0, false> {
 
   // 2^(e - 128), because the table is doubled; e = 0 and 1 are subnormal.
   ORRERY_INLINE Scales<1> scales(const Rows& rows) {
-    const V::I e = V::and_i(V::gather(rows.base, rows.index), V::splat_i(255));
+    const V::I e = V::and_i(V::headers<17>(rows.at), V::splat_i(255));
     const V::I normal = V::shl<23>(V::sub_i(e, V::splat_i(1)));
     const V::I small = V::shl<21>(V::add_i(e, V::splat_i(1)));
     return {{V::as_float(V::select_lt_i(e, V::splat_i(2), small, normal))}, {V::zero()}};

@@ -35,7 +35,7 @@ template <class Format, int kTile, int quad>
     V::I dots[kTile][2];
     for (int r = 0; r < 2; ++r) {
       V::B w_low, w_high;
-      Format::template codes<quad>(rows.row(2 * pair + r), w_low, w_high);
+      Format::template codes<quad>(rows.at[2 * pair + r], w_low, w_high);
       for (int t = 0; t < kTile; ++t) {
         if constexpr (Format::kSigned) {
           dots[t][r] = V::dot_signed(V::zero_dots(), w_low, low[t]);
@@ -75,93 +75,116 @@ template <class Format, int kTile>
   }
 }
 
-// The blocks of a last, cut step (`blocks` of four): lanes of the missing groups keep their value.
-// `readable` bytes may be read from the start of the step of the last row.
+// One call for activation rows [first, first + kTile).
 template <class Format, int kTile>
-[[gnu::always_inline]] inline void multiply_cut_step(const Rows& rows, int blocks, bool readable,
-                                                     const Activation* x, V::F* acc) {
-  V::F whole[kTile];
-  for (int t = 0; t < kTile; ++t) whole[t] = acc[t];
-  if (readable) {
-    multiply_step<Format, kTile>(rows, x, whole);
-  } else {
-    constexpr int kStride = (Format::kStepBytes + 63) / 64 * 64;
-    alignas(64) std::uint8_t copy[4 * kStride] = {};
-    std::int32_t index[16];
-    Rows cut = {copy, {0, kStride, 2 * kStride, 3 * kStride}, rows.index};
-    for (int r = 0; r < 4; ++r) {
-      __builtin_memcpy(copy + r * kStride, rows.row(r),
-                       static_cast<std::size_t>(blocks * Format::kBlockBytes));
-      for (int g = 0; g < 4; ++g) index[4 * g + r] = r * kStride + g * Format::kBlockBytes;
+struct Product {
+  static constexpr int kStepWeights = Format::kQuads * 4 * Format::kGroup;
+
+  const MatmulRows& a;
+  int first;
+  Activation start[kTile];
+
+  [[gnu::always_inline]] Product(const MatmulRows& args, int first_row)
+      : a(args), first(first_row) {
+    const Q8Layout layout = q8_layout(static_cast<std::size_t>(a.k));
+    for (int t = 0; t < kTile; ++t) {
+      const auto* p =
+          static_cast<const std::uint8_t*>(a.x) + static_cast<std::size_t>(first + t) * a.x_stride;
+      start[t] = {reinterpret_cast<const std::int8_t*>(p),
+                  reinterpret_cast<const float*>(p + layout.d_offset),
+                  reinterpret_cast<const std::int16_t*>(p + layout.sums_offset)};
     }
-    __builtin_memcpy(&cut.index, index, sizeof index);
-    multiply_step<Format, kTile>(cut, x, whole);
   }
-  for (int t = 0; t < kTile; ++t) acc[t] = V::first(4 * blocks, whole[t], acc[t]);
+
+  // Bytes that may be read after the end of the weight row that is the last of a group at `row`.
+  [[gnu::always_inline]] std::size_t readable_after(int row) const {
+    return row + 4 < a.n ? static_cast<std::size_t>(a.n - row - 4) * a.w_stride : 0;
+  }
+
+  // The last, cut step of `blocks` blocks: lanes of the missing groups keep their value. Where the
+  // step would read past the last row, its blocks are copied first.
+  [[gnu::always_inline]] void multiply_cut_step(Rows rows, int row, int blocks, const Activation* x,
+                                                V::F* acc) const {
+    constexpr int kStride = (Format::kStepBytes + 63) / 64 * 64;
+    alignas(64) std::uint8_t copy[4 * kStride];
+    if (readable_after(row) < Format::kStepBytes) {
+      for (std::uint8_t& byte : copy) byte = 0;
+      for (int r = 0; r < 4; ++r) {
+        const int bytes = blocks * Format::kBlockBytes;
+        for (int i = 0; i < bytes; ++i) copy[r * kStride + i] = rows.at[r][i];
+        rows.at[r] = copy + r * kStride;
+      }
+    }
+    V::F whole[kTile];
+    for (int t = 0; t < kTile; ++t) whole[t] = acc[t];
+    multiply_step<Format, kTile>(rows, x, whole);
+    for (int t = 0; t < kTile; ++t) acc[t] = V::first(4 * blocks, whole[t], acc[t]);
+  }
+
+  // Weight rows [row, row + 4); those from n on repeat the last and are not stored.
+  [[gnu::always_inline]] void multiply_rows(int row) const {
+    const auto* base =
+        static_cast<const std::uint8_t*>(a.w) + static_cast<std::size_t>(row) * a.w_stride;
+    Rows rows;
+    for (int r = 0; r < 4; ++r)
+      rows.at[r] = base + static_cast<std::size_t>(row + r < a.n ? r : a.n - 1 - row) * a.w_stride;
+    Activation x[kTile];
+    V::F acc[kTile];
+    for (int t = 0; t < kTile; ++t) x[t] = start[t], acc[t] = V::zero();
+    const int steps = a.k / kStepWeights;
+    for (int step = 0; step < steps; ++step) {
+      for (int r = 0; r < 4; ++r) __builtin_prefetch(rows.at[r] + 2048);
+      multiply_step<Format, kTile>(rows, x, acc);
+      for (int r = 0; r < 4; ++r) rows.at[r] += Format::kStepBytes;
+      for (int t = 0; t < kTile; ++t) {
+        x[t].q += kStepWeights;
+        x[t].d += kStepWeights / 32;
+        x[t].sums += kStepWeights / 16;
+      }
+    }
+    if constexpr (Format::kBlockBytes != 0) {
+      const int blocks = (a.k - steps * kStepWeights) / Format::kGroup;
+      if (blocks != 0) multiply_cut_step(rows, row, blocks, x, acc);
+    }
+    for (int t = 0; t < kTile; ++t) {
+      float* out = a.y + static_cast<std::size_t>(first + t) * a.y_stride + row;
+      if (row + 4 <= a.n) {
+        V::sum_partials(acc[t], out);
+      } else {
+        float y[4];
+        V::sum_partials(acc[t], y);
+        for (int r = 0; row + r < a.n; ++r) out[r] = y[r];
+      }
+    }
+  }
+};
+
+template <class Format, int kTile>
+void multiply_tile(const MatmulRows& a, int first, int begin, int end) {
+  const Product<Format, kTile> product(a, first);
+  for (int row = begin; row < end; row += 4) product.multiply_rows(row);
 }
 
-// Rows [row, row + 4) (those from n on repeat the last) times activation rows [first, first +
-// kTile).
-template <class Format, int kTile>
-void multiply_rows(const MatmulRows& a, int row, int first) {
-  constexpr int kStepWeights = Format::kQuads * 4 * Format::kGroup;
-  const Q8Layout layout = q8_layout(static_cast<std::size_t>(a.k));
-  Rows rows;
-  rows.base = static_cast<const std::uint8_t*>(a.w) + static_cast<std::size_t>(row) * a.w_stride;
-  std::int32_t index[16];
-  for (int r = 0; r < 4; ++r) {
-    const int other = row + r < a.n ? r : a.n - 1 - row;
-    rows.offset[r] = other * static_cast<std::ptrdiff_t>(a.w_stride);
-    for (int g = 0; g < 4; ++g)
-      index[4 * g + r] = static_cast<std::int32_t>(rows.offset[r]) + g * Format::kBlockBytes;
-  }
-  __builtin_memcpy(&rows.index, index, sizeof index);
-  Activation x[kTile];
-  V::F acc[kTile];
-  for (int t = 0; t < kTile; ++t) {
-    const auto* p =
-        static_cast<const std::uint8_t*>(a.x) + static_cast<std::size_t>(first + t) * a.x_stride;
-    x[t] = {reinterpret_cast<const std::int8_t*>(p),
-            reinterpret_cast<const float*>(p + layout.d_offset),
-            reinterpret_cast<const std::int16_t*>(p + layout.sums_offset)};
-    acc[t] = V::zero();
-  }
-  const int steps = a.k / kStepWeights;
-  for (int step = 0; step < steps; ++step) {
-    for (int r = 0; r < 4; ++r) __builtin_prefetch(rows.row(r) + 2048);
-    multiply_step<Format, kTile>(rows, x, acc);
-    rows.base += Format::kStepBytes;
-    for (int t = 0; t < kTile; ++t) {
-      x[t].q += kStepWeights;
-      x[t].d += kStepWeights / 32;
-      x[t].sums += kStepWeights / 16;
-    }
-  }
-  if constexpr (Format::kBlockBytes != 0) {
-    const int blocks = (a.k - steps * kStepWeights) / Format::kGroup;
-    if (blocks != 0) {
-      const std::size_t rest = static_cast<std::size_t>(a.n - row - 4) * a.w_stride;
-      const bool readable = row + 4 < a.n && rest >= Format::kStepBytes;
-      multiply_cut_step<Format, kTile>(rows, blocks, readable, x, acc);
-    }
-  }
-  for (int t = 0; t < kTile; ++t) {
-    float y[4];
-    V::sum_partials(acc[t], y);
-    float* out = a.y + static_cast<std::size_t>(first + t) * a.y_stride + row;
-    for (int r = 0; r < 4 && row + r < a.n; ++r) out[r] = y[r];
-  }
-}
+// Weights that stay in L1 or L2 while all activation rows pass over them.
+constexpr std::size_t kRowBlockBytes = 16384;
 
 template <class Format>
 [[gnu::always_inline]] inline void matmul_i8(const MatmulRows& a) {
-  for (int row = 0; row < a.n; row += 4) {
+  int block = a.n;
+  if (a.m > V::kMaxTile) {
+    const std::size_t rows = kRowBlockBytes / (a.w_stride + 1) / 4 * 4;
+    block = rows < 4 ? 4 : static_cast<int>(rows);
+  }
+  for (int begin = 0; begin < a.n; begin += block) {
+    const int end = a.n - begin < block ? a.n : begin + block;
     int first = 0;
     if constexpr (V::kMaxTile >= 4) {
-      for (; first + 4 <= a.m; first += 4) multiply_rows<Format, 4>(a, row, first);
+      for (; first + 4 <= a.m; first += 4) multiply_tile<Format, 4>(a, first, begin, end);
     }
-    for (; first + 2 <= a.m; first += 2) multiply_rows<Format, 2>(a, row, first);
-    if (first < a.m) multiply_rows<Format, 1>(a, row, first);
+    if constexpr (V::kMaxTile >= 2) {
+      for (; first + 2 <= a.m; first += 2) multiply_tile<Format, 2>(a, first, begin, end);
+    }
+    for (; first < a.m; ++first) multiply_tile<Format, 1>(a, first, begin, end);
   }
 }
 

@@ -178,9 +178,21 @@ struct V : VQuarter {
     w = _mm_add_epi32(w, _mm_shuffle_epi32(w, 0x4E));
     return _mm_cvtsi128_si32(_mm_add_epi32(w, _mm_shuffle_epi32(w, 0xB1)));
   }
-  ORRERY_INLINE I gather(const void* base, I index) {
-    const auto* p = static_cast<const int*>(base);
-    return {_mm256_i32gather_epi32(p, index.l, 1), _mm256_i32gather_epi32(p, index.h, 1)};
+  // Gathers are slow on many of these processors.
+  template <int stride>
+  ORRERY_INLINE I headers(const std::uint8_t* const (&w)[4]) {
+    return {join(column(w, 0), column(w, stride)),
+            join(column(w, 2 * stride), column(w, 3 * stride))};
+  }
+  template <int stride>
+  ORRERY_INLINE F f16_headers(const std::uint8_t* const (&w)[4]) {
+    return f16_low(headers<stride>(w));
+  }
+  template <int stride>
+  ORRERY_INLINE void f16_pair_headers(const std::uint8_t* const (&w)[4], F& low, F& high) {
+    const I words = headers<stride>(w);
+    low = f16_low(words);
+    high = f16_high(words);
   }
   ORRERY_INLINE F f16_low(I a) { return {f16_low8(a.l), f16_low8(a.h)}; }
   ORRERY_INLINE F f16_high(I a) { return f16_low(shr<16>(a)); }
@@ -320,6 +332,10 @@ struct V : VQuarter {
   }
 
  private:
+  ORRERY_INLINE Q column(const std::uint8_t* const (&w)[4], int at) {
+    return from_u32(load_u32(w[0] + at), load_u32(w[1] + at), load_u32(w[2] + at),
+                    load_u32(w[3] + at));
+  }
   ORRERY_INLINE __m256 repeat_ps(__m128 a) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(a), a, 1);
   }
