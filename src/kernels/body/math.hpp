@@ -6,11 +6,12 @@
 namespace orrery::kernels {
 namespace {
 
-// e^x, relative error below 2e-7. Below -87.33 the result is +0, above 88.37 it stays at e^88.37;
-// NaN stays NaN.
+// e^x, relative error below 2e-7. Below -87.33 the result is +0, above 88.37 it is infinity; NaN
+// stays NaN.
 ORRERY_INLINE V::F exp(V::F x) {
   const V::F low = V::splat(-87.33F);
-  const V::F bounded = V::min(V::splat(88.37F), V::max(low, x));
+  const V::F high = V::splat(88.37F);
+  const V::F bounded = V::min(high, V::max(low, x));
   // 1.5 * 2^23 rounds to an integer n and leaves n in the low bits.
   const V::F magic = V::splat(0x1.8p23F);
   const V::F shifted = V::fma(bounded, V::splat(0x1.715476p0F), magic);
@@ -26,7 +27,8 @@ ORRERY_INLINE V::F exp(V::F x) {
   p = V::fma(p, r, V::splat(5.0000001201e-1F));
   p = V::fma(p, V::mul(r, r), V::add(r, V::splat(1.0F)));
   const V::F scale = V::as_float(V::add_i(V::shl<23>(V::as_int(shifted)), V::splat_i(0x3F800000)));
-  return V::select_lt(x, low, V::zero(), V::mul(p, scale));
+  const V::F y = V::select_lt(high, x, V::splat(__builtin_inff()), V::mul(p, scale));
+  return V::select_lt(x, low, V::zero(), y);
 }
 
 // 1 / (1 + e^-x)

@@ -1,0 +1,178 @@
+// Decode attention by parts against a double softmax, and its bits between instruction sets.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/dispatch.hpp"
+#include "tensor/half.hpp"
+
+namespace orrery::kernels {
+namespace {
+
+struct Shape {
+  int g, k_dim, v_dim, first, end;  // positions [first, end)
+  bool f32_cache;
+  float softcap;
+};
+
+// A pool of shuffled pages with two kv heads; the second is used.
+struct Cache {
+  std::vector<std::byte> pool;
+  std::vector<std::int32_t> pages;
+  std::size_t page_bytes = 0, head_offset = 0;
+  std::vector<double> k, v;  // (position, dim) as stored
+};
+
+Cache make_cache(const Shape& s, std::mt19937& random) {
+  Cache c;
+  const int n_pages = (s.end + 63) / 64;
+  const std::size_t element = s.f32_cache ? 4 : 2;
+  c.head_offset = static_cast<std::size_t>(64 * (s.k_dim + s.v_dim)) * element;
+  c.page_bytes = 2 * c.head_offset;
+  c.pool.resize(c.page_bytes * static_cast<std::size_t>(n_pages));
+  std::normal_distribution<float> normal;
+  for (int i = 0; i < n_pages; ++i) c.pages.push_back((i * 5 + 3) % n_pages);
+  if (n_pages % 5 == 0)
+    for (int i = 0; i < n_pages; ++i) c.pages[static_cast<std::size_t>(i)] = n_pages - 1 - i;
+  const auto put = [&](std::size_t at, float value) {
+    if (s.f32_cache) {
+      std::memcpy(c.pool.data() + at, &value, 4);
+      return static_cast<double>(value);
+    }
+    const std::uint16_t half = f32_to_f16(value);
+    std::memcpy(c.pool.data() + at, &half, 2);
+    return static_cast<double>(f16_to_f32(half));
+  };
+  for (int t = 0; t < s.end; ++t) {
+    const std::size_t base =
+        static_cast<std::size_t>(c.pages[static_cast<std::size_t>(t / 64)]) * c.page_bytes +
+        c.head_offset;
+    const auto row = static_cast<std::size_t>(t % 64);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(s.k_dim); ++i)
+      c.k.push_back(
+          put(base + (row * static_cast<std::size_t>(s.k_dim) + i) * element, normal(random)));
+    const std::size_t values = static_cast<std::size_t>(64 * s.k_dim) * element;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(s.v_dim); ++i)
+      c.v.push_back(put(base + values + (row * static_cast<std::size_t>(s.v_dim) + i) * element,
+                        normal(random)));
+  }
+  return c;
+}
+
+std::vector<float> attend(const RowKernels& table, const Shape& s, const Cache& c,
+                          const std::vector<float>& q) {
+  const std::size_t g = static_cast<std::size_t>(s.g), v_dim = static_cast<std::size_t>(s.v_dim);
+  const int parts = (s.end + 255) / 256;
+  std::vector<float> m(g * static_cast<std::size_t>(parts)), l(m.size()), o(m.size() * v_dim);
+  for (int part = 0; part < parts; ++part) {
+    const std::size_t at = g * static_cast<std::size_t>(part);
+    AttentionPart a = {};
+    a.q = q.data();
+    a.q_stride = static_cast<std::size_t>(s.k_dim);
+    a.g = s.g, a.k_dim = s.k_dim, a.v_dim = s.v_dim;
+    a.pool = c.pool.data(), a.page_bytes = c.page_bytes, a.head_offset = c.head_offset;
+    a.pages = c.pages.data();
+    a.begin = std::max(part * 256, s.first);
+    a.end = std::min(part * 256 + 256, s.end);
+    a.f32_cache = s.f32_cache;
+    a.scale = 1.0F / std::sqrt(static_cast<float>(s.k_dim)), a.softcap = s.softcap;
+    a.m = m.data() + at, a.l = l.data() + at, a.o = o.data() + at * v_dim, a.o_stride = v_dim;
+    table.attention_part(a);
+  }
+  std::vector<float> out(g * v_dim);
+  table.attention_merge({m.data(), l.data(), o.data(), parts, s.g, s.v_dim, out.data(), v_dim});
+  return out;
+}
+
+std::vector<double> exact(const Shape& s, const Cache& c, const std::vector<float>& q) {
+  std::vector<double> out;
+  const auto k_dim = static_cast<std::size_t>(s.k_dim), v_dim = static_cast<std::size_t>(s.v_dim);
+  for (std::size_t h = 0; h < static_cast<std::size_t>(s.g); ++h) {
+    std::vector<double> scores;
+    double largest = -INFINITY, total = 0.0;
+    for (auto t = static_cast<std::size_t>(s.first); t < static_cast<std::size_t>(s.end); ++t) {
+      double score = 0.0;
+      for (std::size_t i = 0; i < k_dim; ++i)
+        score += static_cast<double>(q[h * k_dim + i]) * c.k[t * k_dim + i];
+      score /= std::sqrt(static_cast<double>(s.k_dim));
+      if (s.softcap > 0.0F) score = s.softcap * std::tanh(score / s.softcap);
+      scores.push_back(score);
+      largest = std::max(largest, score);
+    }
+    for (double& score : scores) total += score = std::exp(score - largest);
+    for (std::size_t i = 0; i < v_dim; ++i) {
+      double sum = 0.0;
+      for (std::size_t j = 0; j < scores.size(); ++j)
+        sum += scores[j] * c.v[(static_cast<std::size_t>(s.first) + j) * v_dim + i];
+      out.push_back(sum / total);
+    }
+  }
+  return out;
+}
+
+TEST(RowAttention, MatchesADoubleSoftmaxAndIsEqualEverywhere) {
+  std::mt19937 random(1);
+  const Shape shapes[] = {{1, 64, 64, 0, 1, false, 0.0F},     {3, 64, 64, 0, 70, false, 0.0F},
+                          {4, 128, 128, 0, 300, false, 0.0F}, {7, 64, 64, 0, 256, true, 0.0F},
+                          {5, 40, 24, 0, 130, false, 0.0F},   {2, 256, 256, 300, 777, false, 50.0F},
+                          {8, 80, 80, 5, 64, true, 0.0F},     {1, 192, 128, 0, 515, false, 0.0F}};
+  for (const Shape& s : shapes) {
+    const Cache c = make_cache(s, random);
+    std::normal_distribution<float> normal;
+    std::vector<float> q(static_cast<std::size_t>(s.g * s.k_dim));
+    for (float& v : q) v = normal(random);
+    const std::vector<double> want = exact(s, c, q);
+    std::vector<float> first;
+    for (const RowKernels* table : available_row_kernels()) {
+      const std::vector<float> y = attend(*table, s, c, q);
+      if (first.empty()) first = y;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        EXPECT_NEAR(static_cast<double>(y[i]), want[i], 5e-6) << table->isa << " " << i;
+        EXPECT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(first[i]))
+            << table->isa;
+      }
+    }
+  }
+}
+
+// A head's bits do not depend on how many heads share the call.
+TEST(RowAttention, HeadsAreIndependent) {
+  std::mt19937 random(2);
+  Shape s = {6, 64, 64, 0, 200, false, 0.0F};
+  const Cache c = make_cache(s, random);
+  std::normal_distribution<float> normal;
+  std::vector<float> q(static_cast<std::size_t>(s.g * s.k_dim));
+  for (float& v : q) v = normal(random);
+  for (const RowKernels* table : available_row_kernels()) {
+    const std::vector<float> all = attend(*table, s, c, q);
+    Shape one = s;
+    one.g = 1;
+    for (int h = 0; h < s.g; ++h) {
+      const std::vector<float> y =
+          attend(*table, one, c, {q.begin() + 64 * h, q.begin() + 64 * (h + 1)});
+      EXPECT_EQ(y, std::vector<float>(all.begin() + 64 * h, all.begin() + 64 * (h + 1)))
+          << table->isa;
+    }
+  }
+}
+
+// A part without positions (behind a window) is neutral.
+TEST(RowAttention, EmptyPartsDoNotCount) {
+  std::mt19937 random(3);
+  const Shape s = {2, 64, 64, 600, 700, false, 0.0F};
+  const Cache c = make_cache(s, random);
+  const std::vector<float> q(128, 0.25F);
+  const std::vector<double> want = exact(s, c, q);
+  for (const RowKernels* table : available_row_kernels()) {
+    const std::vector<float> y = attend(*table, s, c, q);
+    for (std::size_t i = 0; i < y.size(); ++i)
+      EXPECT_NEAR(static_cast<double>(y[i]), want[i], 5e-6);
+  }
+}
+
+}  // namespace
+}  // namespace orrery::kernels
