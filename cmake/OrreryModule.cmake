@@ -21,6 +21,24 @@ function(orrery_module name)
   target_link_libraries(orrery_${name} ${scope} ${ARG_LIBS})
   if(ARG_NO_EXCEPTIONS AND sources)
     target_compile_options(orrery_${name} PRIVATE -fno-exceptions -fno-rtti)
+  elseif(sources)
+    orrery_precompile(orrery_${name} orrery_base <algorithm> <cstring> <expected> <functional>
+      <memory> <optional> <span> <string> <string_view> <unordered_map> <vector> <fmt/format.h>)
+  endif()
+endfunction()
+
+# orrery_precompile(TARGET OWNER headers...): the sanitizer builds, which only check, share OWNER's
+# precompiled headers and so take a third less time; the release build proves that every file
+# includes what it uses.
+function(orrery_precompile target owner)
+  if(NOT ORRERY_SANITIZE)
+    return()
+  endif()
+  if(target STREQUAL owner)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+    target_compile_options(${target} PRIVATE -Xclang -fno-pch-timestamp)  # for ccache
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${owner})
   endif()
 endfunction()
 
@@ -51,6 +69,8 @@ function(orrery_tests name)
       target_compile_definitions(${exe} PRIVATE
         ORRERY_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ORRERY_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared"
         ORRERY_PROGRAM="${CMAKE_BINARY_DIR}/orrery")
+      orrery_precompile(${exe} base_tests <algorithm> <string> <vector> <fmt/format.h>
+        <gmock/gmock.h> <gtest/gtest.h>)
       add_test(NAME ${exe} COMMAND ${exe})
       set_tests_properties(${exe} PROPERTIES LABELS ${kind} TIMEOUT 900)
       orrery_give_two_cores(${name} ${exe})
