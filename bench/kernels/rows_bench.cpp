@@ -1,9 +1,11 @@
 // Decode matmul from file layout: weight bytes per second by type, number of rows and working set.
 //   rows_bench [--isa=avx512] [--types=Q4_1,Q8_0] [--k=576] [--threads=1] [--mb=1,60,400]
 //   [--m=1,2,4,8]
-// Every line names the kernels, the set and the threads; the time is the best of several passes.
+// Every line names the kernels, the set and the threads. The time is the best of several passes, in
+// processor time of the slowest thread, so that other work on the machine counts little.
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -63,13 +65,22 @@ std::uint8_t* weights(std::size_t bytes) {
   madvise(p, bytes, MADV_HUGEPAGE);
   auto* w = static_cast<std::uint8_t*>(p);
   std::mt19937 random(1);
-  for (std::size_t i = 0; i < bytes; ++i) w[i] = static_cast<std::uint8_t>(random() & 0x3B);
+  for (std::size_t i = 0; i < bytes; ++i)
+    w[i] = static_cast<std::uint8_t>((random() & 0x3B) | 0x20);
   return w;
 }
 
-// All rows once, dealt to the threads in chunks of 64 rows.
-void pass(const RowKernels& table, DType type, const MatmulRows& all, int threads) {
+double thread_seconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// All rows once, dealt to the threads in chunks of 64 rows: seconds of the slowest thread.
+double pass(const RowKernels& table, DType type, const MatmulRows& all, int threads) {
+  std::vector<double> seconds(static_cast<std::size_t>(threads));
   const auto work = [&](int thread) {
+    const double start = thread_seconds();
     for (int row = thread * 64; row < all.n; row += threads * 64) {
       MatmulRows part = all;
       part.w =
@@ -78,24 +89,21 @@ void pass(const RowKernels& table, DType type, const MatmulRows& all, int thread
       part.y = all.y + row;
       table.matmul[static_cast<int>(type)](part);
     }
+    seconds[static_cast<std::size_t>(thread)] = thread_seconds() - start;
   };
   std::vector<std::thread> others;
   for (int t = 1; t < threads; ++t) others.emplace_back(work, t);
   work(0);
   for (std::thread& t : others) t.join();
+  return *std::max_element(seconds.begin(), seconds.end());
 }
 
 double best_rate(const RowKernels& table, DType type, const MatmulRows& a, int threads) {
   const double bytes = static_cast<double>(a.w_stride) * a.n;
   double best = 0.0;
   const auto end = Clock::now() + std::chrono::milliseconds(150);
-  int passes = 0;
-  while (passes < 3 || Clock::now() < end) {
-    const auto start = Clock::now();
-    pass(table, type, a, threads);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    best = std::max(best, bytes / seconds * 1e-9);
-    ++passes;
+  for (int passes = 0; passes < 3 || Clock::now() < end; ++passes) {
+    best = std::max(best, bytes / pass(table, type, a, threads) * 1e-9);
   }
   return best;
 }

@@ -71,7 +71,7 @@ TEST_P(BlockNormTest, NormAndRopeHaveTheBitsOfTheRowKernels) {
       row.x = in.data(), row.weight = call.weight, row.bias = call.bias, row.out = out.data();
       row.residual = with_residual ? added.data() : nullptr;
       row.n = n, row.eps = call.eps, row.offset = call.offset, row.layer_norm = layer;
-      rows->norm(row);
+      row_kernels->norm(row);
       for (int i = 0; i < n; ++i) ASSERT_EQ(block[32 * i + t], out[i]) << n << " " << i << " " << t;
     }
   }
@@ -84,7 +84,7 @@ TEST_P(BlockNormTest, NormAndRopeHaveTheBitsOfTheRowKernels) {
       blocks->block_to_row(before.data(), t, 64, row.data());
       blocks->block_to_row(c.data(), t, 32, cos.data());
       blocks->block_to_row(s.data(), t, 32, sin.data());
-      rows->rope({row.data(), cos.data(), sin.data(), 64, adjacent});
+      row_kernels->rope({row.data(), cos.data(), sin.data(), 64, adjacent});
       for (int i = 0; i < 64; ++i) ASSERT_EQ(x[32 * i + t], row[i]) << i << " " << t;
     }
   }

@@ -99,7 +99,7 @@ class BlockTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     for (const KernelSet& set : available_kernels()) {
-      if (std::string(set.blocks->isa) == GetParam()) blocks = set.blocks, rows = set.rows;
+      if (std::string(set.blocks->isa) == GetParam()) blocks = set.blocks, row_kernels = set.rows;
     }
     if (blocks == nullptr) GTEST_SKIP() << "this machine cannot run " << GetParam();
     blocks->thread_begin();
@@ -108,7 +108,7 @@ class BlockTest : public ::testing::TestWithParam<const char*> {
     if (blocks != nullptr) blocks->thread_end();
   }
   const BlockKernels* blocks = nullptr;
-  const RowKernels* rows = nullptr;  // of the same set
+  const RowKernels* row_kernels = nullptr;  // of the same set
 };
 
 inline const auto kBlockIsas =

@@ -132,8 +132,8 @@ struct BlockFlash {
     for (int feature = 0; feature < 32 * shape.v_panels; ++feature) {
       const float* row = transposed + feature * kPageKeys;
       std::uint8_t* panel = v_panel + feature / 32 * 2 * P::kStepBytes;
-      P::pack(panel, feature % 32, row);
-      P::pack(panel + P::kStepBytes, feature % 32, row + 32);
+      P::pack(panel, feature % 32, V::load(row), V::load(row + 16));
+      P::pack(panel + P::kStepBytes, feature % 32, V::load(row + 32), V::load(row + 48));
     }
   }
 
@@ -147,11 +147,9 @@ struct BlockFlash {
   void convert_key(const std::byte* row, bool valid, int key) const {
     std::uint8_t* panel =
         k_panel + static_cast<std::size_t>(key / 32) * shape.k_steps * P::kStepBytes;
-    alignas(64) float values[32];
     for (int step = 0; step < shape.k_steps; ++step) {
-      V::store(values, cache_values(row, 32 * step, a.k_dim, valid));
-      V::store(values + 16, cache_values(row, 32 * step + 16, a.k_dim, valid));
-      P::pack(panel + step * P::kStepBytes, key % 32, values);
+      P::pack(panel + step * P::kStepBytes, key % 32, cache_values(row, 32 * step, a.k_dim, valid),
+              cache_values(row, 32 * step + 16, a.k_dim, valid));
     }
   }
 

@@ -2,8 +2,7 @@
 #pragma once
 
 #include "kernels/block_kernels.hpp"
-#include "kernels/body/block_numbers.hpp"
-#include "kernels/isa/vec.hpp"
+#include "kernels/isa/widen.hpp"
 
 namespace orrery::kernels {
 namespace {
@@ -11,7 +10,7 @@ namespace {
 // Features f and f + 1 (f even) of tokens 16 half.. into an X block.
 ORRERY_INLINE void store_x_pair(void* x_block, int f, int half, V::F even, V::F odd) {
   std::uint8_t* x = static_cast<std::uint8_t*>(x_block);
-  V::store_bf16_pairs(x + f / 32 * 2048 + 1024 * half + f % 32 * 32, even, odd);
+  store_bf16_pairs(x + f / 32 * 2048 + 1024 * half + f % 32 * 32, even, odd);
 }
 
 // Features from n (rounded up to a pair) to the next multiple of 32 become zero.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/block_kernels.hpp"
+#include "kernels/body/block_layout.hpp"
 #include "kernels/body/block_product.hpp"
 #include "kernels/body/block_unpack.hpp"
 #include "kernels/body/math.hpp"
@@ -64,8 +65,7 @@ struct Epilogue {
         if (a.out_x != nullptr) {
           const std::size_t step =
               block * static_cast<std::size_t>(ceil_div(a.features, 32)) + feature / 32;
-          std::uint8_t* x = static_cast<std::uint8_t*>(a.out_x) + kXStep * step;
-          V::store_bf16_pairs(x + 1024 * half + 32 * r, y[0], y[1]);
+          store_x_pair(static_cast<std::uint8_t*>(a.out_x) + kXStep * step, r, half, y[0], y[1]);
         }
       }
     }
@@ -81,96 +81,107 @@ struct BlockMatmul {
   static std::size_t scratch_bytes(int k, bool glu) {
     const std::size_t panels = static_cast<std::size_t>(kTask / 32) * (glu ? 2 : 1);
     const std::size_t sums = kGroup * kBlockFloats * sizeof(float);
-    return panels * (static_cast<std::size_t>(ceil_div(k, 32)) * P::kStepBytes + sums);
+    return panels * (static_cast<std::size_t>(part_steps(ceil_div(k, 32))) * P::kStepBytes + sums);
   }
 
   template <class W>
   static void run(const MatmulBlocks& a) {
-    const bool glu = a.w_up != nullptr;
-    const std::size_t panel_bytes = static_cast<std::size_t>(ceil_div(a.k, 32)) * P::kStepBytes;
-    std::uint8_t* panel = static_cast<std::uint8_t*>(a.scratch);
-    for (int first = 0; first < a.n; first += 32) {
-      const int rows = a.n - first < 32 ? a.n - first : 32;
-      const std::size_t offset = first * a.w_stride;
-      unpack_panel<W>(static_cast<const Byte*>(a.w) + offset, a.w_stride, rows, a.k, panel);
-      panel += panel_bytes;
-      if (glu) {
-        unpack_panel<W>(static_cast<const Byte*>(a.w_up) + offset, a.w_stride, rows, a.k, panel);
-        panel += panel_bytes;
-      }
-    }
-    multiply(a, reinterpret_cast<float*>(panel));
+    multiply_all(a, unpack_panel<W>);
   }
 
  private:
-  // 32 rows from `w`; rows that are missing become zero, and so do k beyond the row's end.
+  // 32 rows at `w`, k steps [first, first + count) -> a panel.
+  using Unpack = void (*)(const Byte* w, std::size_t stride, int rows, int k, int first, int count,
+                          std::uint8_t* panel);
+
+  // Equal parts of K that keep a panel in L1.
+  static int part_steps(int steps) {
+    return steps <= kWholeSteps ? steps : ceil_div(steps, ceil_div(steps, P::kPartSteps));
+  }
+
+  // Rows that are missing become zero, and so do k beyond the row's end.
   template <class W>
-  static void unpack_panel(const Byte* w, std::size_t stride, int rows, int k,
+  static void unpack_panel(const Byte* w, std::size_t stride, int rows, int k, int first, int count,
                            std::uint8_t* panel) {
-    const int whole = k / 32, rest = k % 32;
-    alignas(64) float values[32];
+    const int whole = k / 32 < first + count ? k / 32 : first + count;
     for (int row = 0; row < rows; ++row, w += stride) {
-      for (int step = 0; step < whole; ++step) {
-        W::unpack(w, step, values);
-        P::pack(panel + static_cast<std::size_t>(P::kStepBytes) * step, row, values);
+      std::uint8_t* target = panel;
+      for (int step = first; step < whole; ++step, target += P::kStepBytes) {
+        const Weights values = W::unpack(w, step);
+        P::pack(target, row, values.low, values.high);
       }
-      if (rest != 0) {  // types of single elements only
-        Byte tail[32 * 4] = {};
-        if constexpr (W::kBlock == 1) {
-          __builtin_memcpy(tail, w + W::kBytes * 32 * whole, W::kBytes * rest);
-          W::unpack(tail, 0, values);
-          P::pack(panel + static_cast<std::size_t>(P::kStepBytes) * whole, row, values);
-        }
+      if constexpr (W::kBlock == 1) {
+        if (whole == first + count) continue;
+        Byte tail[32 * W::kBytes] = {};
+        __builtin_memcpy(tail, w + static_cast<std::size_t>(W::kBytes) * 32 * whole,
+                         W::kBytes * (k % 32));
+        const Weights values = W::unpack(tail, 0);
+        P::pack(target, row, values.low, values.high);
       }
     }
-    for (int i = 0; i < 32; ++i) values[i] = 0.0F;
     for (int row = rows; row < 32; ++row) {
-      for (int step = 0; step < ceil_div(k, 32); ++step) {
-        P::pack(panel + static_cast<std::size_t>(P::kStepBytes) * step, row, values);
+      for (int step = 0; step < count; ++step) {
+        P::pack(panel + P::kStepBytes * step, row, V::zero(), V::zero());
       }
     }
   }
 
-  // A task of one panel keeps it in L1 and streams X; wider tasks keep a part of X and stream
-  // panels.
-  [[gnu::noinline]] static void multiply(const MatmulBlocks& a, float* sums) {
-    const int panels = ceil_div(a.n, 32) * (a.w_up != nullptr ? 2 : 1);
-    if (panels == 1) {
-      multiply<Stream::x>(a, sums, panels);
-    } else {
-      multiply<Stream::panel>(a, sums, panels);
+  // The panels of a part: for glu, gate and up of the same rows side by side.
+  static void unpack_part(const MatmulBlocks& a, Unpack unpack, int step, int count,
+                          std::uint8_t* panel) {
+    for (int first = 0; first < a.n; first += 32) {
+      const int rows = a.n - first < 32 ? a.n - first : 32;
+      const void* weights[2] = {a.w, a.w_up};
+      for (int i = 0; i < (a.w_up != nullptr ? 2 : 1); ++i) {
+        const Byte* source = static_cast<const Byte*>(weights[i]) + first * a.w_stride;
+        unpack(source, a.w_stride, rows, a.k, step, count, panel);
+        panel += static_cast<std::size_t>(count) * P::kStepBytes;
+      }
     }
   }
 
-  template <Stream kStream>
-  static void multiply(const MatmulBlocks& a, float* sums, int panels) {
-    const int steps = ceil_div(a.k, 32), blocks = ceil_div(a.m, 32);
-    const int parts = steps <= kWholeSteps ? 1 : ceil_div(steps, P::kPartSteps);
-    const int part_steps = ceil_div(steps, parts);
-    const std::uint8_t* panel = static_cast<const std::uint8_t*>(a.scratch);
-    const std::uint8_t* x = static_cast<const std::uint8_t*>(a.x);
-    const Epilogue epilogue{a};
-    const bool glu = a.w_up != nullptr;
+  [[gnu::noinline]] static void multiply_all(const MatmulBlocks& a, Unpack unpack) {
+    const int steps = ceil_div(a.k, 32), blocks = ceil_div(a.m, 32), part = part_steps(steps);
+    const int panels = ceil_div(a.n, 32) * (a.w_up != nullptr ? 2 : 1);
+    std::uint8_t* panel = static_cast<std::uint8_t*>(a.scratch);
+    float* sums =
+        reinterpret_cast<float*>(panel + static_cast<std::size_t>(panels) * part * P::kStepBytes);
     for (int group = 0; group < blocks; group += kGroup) {
       const int end = blocks - group < kGroup ? blocks : group + kGroup;
-      for (int step = 0; step < steps; step += part_steps) {
-        const int count = steps - step < part_steps ? steps - step : part_steps;
+      for (int step = 0; step < steps; step += part) {
+        const int count = steps - step < part ? steps - step : part;
+        if (group == 0 || part < steps) unpack_part(a, unpack, step, count, panel);
         for (int block = group; block < end; ++block) {
           // One part: the sums of a block are used at once and stay in L1.
-          float* c = sums + (parts == 1 ? 0 : (block - group) * panels * kBlockFloats);
-          const std::uint8_t* xs = x + (static_cast<std::size_t>(block) * steps + step) * kXStep;
-          for (int p = 0; p < panels; ++p, c += kBlockFloats) {
-            const std::size_t at = static_cast<std::size_t>(p) * steps + step;
-            P::template multiply<kStream>(panel + at * P::kStepBytes, xs, count, c, step == 0);
-            if (step + count < steps || (glu && p % 2 == 0)) continue;
-            if (glu) {
-              epilogue.run(c - kBlockFloats, c, p / 2 * 32, block);
-            } else {
-              epilogue.run(c, nullptr, p * 32, block);
-            }
+          float* c = part == steps ? sums : sums + (block - group) * panels * kBlockFloats;
+          if (panels == 1) {
+            multiply<Stream::x>(a, panel, panels, c, block, step, count);
+          } else {
+            multiply<Stream::panel>(a, panel, panels, c, block, step, count);
           }
         }
       }
+    }
+  }
+
+  // All panels of a part with one token block. A single panel stays in L1 and X is streamed;
+  // several ones are streamed beside a part of X that stays.
+  template <Stream kStream>
+  static void multiply(const MatmulBlocks& a, const std::uint8_t* panel, int panels, float* c,
+                       int block, int step, int count) {
+    const int steps = ceil_div(a.k, 32);
+    const std::uint8_t* x = static_cast<const std::uint8_t*>(a.x) +
+                            (static_cast<std::size_t>(block) * steps + step) * kXStep;
+    const Epilogue epilogue{a};
+    const bool glu = a.w_up != nullptr, last = step + count == steps;
+    for (int p = 0; p < panels; ++p, c += kBlockFloats) {
+      // The same part of the next token block comes from L3 otherwise.
+      const std::size_t ahead = p == 0 ? static_cast<std::size_t>(steps) * kXStep : 0;
+      P::template multiply<kStream>(panel, x, count, c, step == 0, ahead);
+      panel += static_cast<std::size_t>(count) * P::kStepBytes;
+      if (!last) continue;
+      if (!glu) epilogue.run(c, nullptr, p * 32, block);
+      if (glu && p % 2 == 1) epilogue.run(c - kBlockFloats, c, p / 2 * 32, block);
     }
   }
 };

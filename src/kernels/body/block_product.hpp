@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/body/block_numbers.hpp"
+#include "kernels/isa/widen.hpp"
 
 namespace orrery::kernels {
 namespace {
@@ -15,25 +15,34 @@ constexpr int kXStep = 2048;           // bytes of an X block per 32 features
 // Which operand is read once and should not evict the other from L1.
 enum class Stream : std::uint8_t { x, panel };
 
+ORRERY_INLINE void prefetch_step(const std::uint8_t* x) {
+  for (int i = 0; i < kXStep; i += 64) __builtin_prefetch(x + i, 0, 2);
+}
+
 // Panel: bf16 [step][2 halves][32 / T::kDepth][16 rows][T::kDepth].
 template <class T>
 struct TileProduct {
   static constexpr int kStepBytes = 2048;  // of a panel, per 32 k
   static constexpr int kPartSteps = 12;    // k steps of a part: 24 KiB of a panel
 
-  static void pack(std::uint8_t* step, int row, const float* w) {
-    constexpr int kDepth = T::kDepth;
-    std::uint16_t half[32];
-    for (int i = 0; i < 32; ++i) half[i] = to_bf16(w[i]);
-    std::uint8_t* target = step + 1024 * (row / 16) + 2 * kDepth * (row % 16);
-    for (int d = 0; d < 32 / kDepth; ++d) {
-      __builtin_memcpy(target + 32 * kDepth * d, half + kDepth * d, 2 * kDepth);
+  // 32 k of a row of the panel.
+  static void pack(std::uint8_t* step, int row, V::F low, V::F high) {
+    constexpr int kBytes = 2 * T::kDepth;  // of a row in an A operand
+    std::uint8_t* target = step + 1024 * (row / 16) + kBytes * (row % 16);
+    if constexpr (T::kDepth == 32) {
+      store_bf16_row(target, low, high);
+    } else {
+      std::uint8_t values[64];
+      store_bf16_row(values, low, high);
+      for (int d = 0; d < 32 / T::kDepth; ++d) {
+        __builtin_memcpy(target + 16 * kBytes * d, values + kBytes * d, kBytes);
+      }
     }
   }
 
   template <Stream kStream>
   static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
-                       bool first) {
+                       bool first, std::size_t ahead = 0) {
     T t;
     if (first) {
       t.template zero<0>(), t.template zero<1>(), t.template zero<2>(), t.template zero<3>();
@@ -44,6 +53,7 @@ struct TileProduct {
     constexpr int kOperand = 32 * T::kDepth;  // bytes of an A or B operand
     constexpr bool kStreamA = kStream == Stream::panel, kStreamB = kStream == Stream::x;
     for (int s = 0; s < steps; ++s) {
+      if (ahead != 0) prefetch_step(x + kXStep * s + ahead);
       for (int d = 0; d < 32 / T::kDepth; ++d) {
         const std::uint8_t* a = panel + kStepBytes * s + kOperand * d;
         const std::uint8_t* b = x + kXStep * s + kOperand * d;
@@ -71,19 +81,19 @@ struct VectorProduct {
   static constexpr int kStepBytes = 1024 * static_cast<int>(sizeof(Weight));
   static constexpr int kPartSteps = 8;  // k steps of a part: 16 or 32 KiB of a panel
 
-  static void pack(std::uint8_t* step, int row, const float* w) {
-    Weight* target = reinterpret_cast<Weight*>(step) + 32 * row;
-    for (int i = 0; i < 32; ++i) target[i] = L::weight(w[i]);
+  static void pack(std::uint8_t* step, int row, V::F low, V::F high) {
+    L::store_row(reinterpret_cast<Weight*>(step) + 32 * row, low, high);
   }
 
   template <Stream kStream>
   static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
-                       bool first) {
+                       bool first, std::size_t ahead = 0) {
     const Weight* w = reinterpret_cast<const Weight*>(panel);
     for (int row = 0; row < 32; row += L::kRows) {
       for (int token = 0; token < 32; token += L::kTokens * L::kRegs) {
         const std::uint8_t* source = x + 1024 * (token / 16) + 4 * (token % 16);
-        registers(w + 32 * row, source, steps, c + 32 * row + token, first);
+        registers(w + 32 * row, source, steps, c + 32 * row + token, first,
+                  row + token == 0 ? ahead : 0);
       }
     }
   }
@@ -93,7 +103,8 @@ struct VectorProduct {
     return L::kTokens * reg / 16 * 1024 + L::kTokens * reg % 16 * 4;
   }
 
-  static void registers(const Weight* w, const std::uint8_t* x, int steps, float* c, bool first) {
+  static void registers(const Weight* w, const std::uint8_t* x, int steps, float* c, bool first,
+                        std::size_t ahead) {
     constexpr int kRows = L::kRows, kRegs = L::kRegs;
     typename L::Acc acc[kRows][kRegs];
     for (int r = 0; r < kRows; ++r) {
@@ -102,6 +113,7 @@ struct VectorProduct {
       }
     }
     for (int s = 0; s < steps; ++s, w += 1024, x += kXStep) {
+      if (ahead != 0) prefetch_step(x + ahead);
       for (int pair = 0; pair < 16; ++pair) {
         typename L::Pair p[kRegs];
         for (int i = 0; i < kRegs; ++i) p[i] = L::load_pair(x + 64 * pair + x_offset(i));

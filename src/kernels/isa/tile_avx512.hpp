@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/body/block_numbers.hpp"
+#include "kernels/isa/widen.hpp"
 
 namespace orrery::kernels {
 namespace {
@@ -17,7 +17,10 @@ struct Lanes {
   };
   static constexpr int kRows = 8, kRegs = 2, kTokens = 16;
 
-  static Weight weight(float w) { return as_float(round_bf16(w)); }
+  static void store_row(Weight* p, V::F low, V::F high) {
+    V::store(p, V::round_bf16(low));
+    V::store(p + 16, V::round_bf16(high));
+  }
   static Acc zero() { return _mm512_setzero_ps(); }
   static Acc load(const float* p) { return _mm512_loadu_ps(p); }
   static void store(float* p, Acc a) { _mm512_storeu_ps(p, a); }

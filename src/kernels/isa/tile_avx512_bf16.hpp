@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/body/block_numbers.hpp"
+#include "kernels/isa/widen.hpp"
 
 namespace orrery::kernels {
 namespace {
@@ -14,7 +14,7 @@ struct Lanes {
   using Pair = __m512i;
   static constexpr int kRows = 8, kRegs = 2, kTokens = 16;
 
-  static Weight weight(float w) { return to_bf16(w); }
+  static void store_row(Weight* p, V::F low, V::F high) { store_bf16_row(p, low, high); }
   static Acc zero() { return _mm512_setzero_ps(); }
   static Acc load(const float* p) { return _mm512_loadu_ps(p); }
   static void store(float* p, Acc a) { _mm512_storeu_ps(p, a); }
