@@ -44,6 +44,11 @@ void Sampler::reset() {
   mirostat_mu_ = 2 * params_.mirostat_tau;
 }
 
+void Sampler::set_history(std::span<const text::TokenId> tokens) {
+  repetition_.reset();
+  for (const text::TokenId token : tokens) accept(token);
+}
+
 Result<text::TokenId> Sampler::sample(std::span<const float> logits) {
   candidates_.load(logits);
   const std::span<float> row = candidates_.row();

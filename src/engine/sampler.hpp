@@ -30,8 +30,14 @@ class Sampler {
   // Forgets the history; the random numbers start again from the seed.
   void reset();
   // A token of the prompt or of the answer, in order; sample() does not accept by itself.
-  void accept(text::TokenId token) { repetition_.accept(token); }
-  // E_NAN when no token has a finite logit.
+  void accept(text::TokenId token) {
+    if (token >= 0 && static_cast<std::size_t>(token) < vocab_) repetition_.accept(token);
+  }
+  // The history becomes these tokens; random numbers and mirostat go on.
+  void set_history(std::span<const text::TokenId> tokens);
+  // The part of a row of logits that belongs to tokens of the vocabulary; the rest is padding.
+  std::span<const float> row(std::span<const float> logits) const { return logits.first(vocab_); }
+  // `logits` as row() gives them. E_NAN when no token has a finite logit.
   Result<text::TokenId> sample(std::span<const float> logits);
   // Code fences and constrained spans: see Repetition::set_exempt.
   void set_exempt(bool exempt) { repetition_.set_exempt(exempt); }
