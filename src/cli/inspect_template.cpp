@@ -4,7 +4,7 @@
 #include "cli/inspect.hpp"
 #include "cli/model_arg.hpp"
 #include "cli/terminal.hpp"
-#include "engine/model.hpp"
+#include "engine/model_defaults.hpp"
 #include "text/chat_template.hpp"
 
 namespace orrery::cli {

@@ -71,6 +71,9 @@ inline std::vector<std::byte> random_weights(DType type, std::uint64_t rows, std
     for (const int at : detail::half_fields(type)) {
       detail::put_half(block + at, step * (1.0F + 0.5F * uniform(rng)));
     }
+    // The minimum of the types that have one as a plain value: weights around zero, as real ones.
+    if (type == DType::q4_1) detail::put_half(block + 2, -7.5F * step);
+    if (type == DType::q5_1) detail::put_half(block + 2, -15.5F * step);
     const int exponent = static_cast<int>(std::lround(std::log2(size)));
     if (type == DType::mxfp4)
       block[0] = static_cast<std::byte>(125 + exponent + int(rng() % 3) - 1);

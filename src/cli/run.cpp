@@ -1,0 +1,160 @@
+// orrery run: one answer, or a chat in the terminal.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/app.hpp"
+#include "cli/conversation.hpp"
+#include "cli/model_arg.hpp"
+#include "cli/progress.hpp"
+#include "cli/run_options.hpp"
+#include "cli/terminal.hpp"
+
+namespace orrery::cli {
+namespace {
+
+bool looks_like_model(const std::string& text) {
+  return text.find_first_of(" \t\n") == std::string::npos && locate_model(text).has_value();
+}
+
+// [MODEL] [TEXT]: two arguments are both; one is the model if it names one.
+Status take_positional(RunOptions& options) {
+  const std::vector<std::string>& given = options.positional;
+  if (given.size() == 2) {
+    options.model = given[0];
+    options.prompt = given[1];
+    options.has_prompt = true;
+  } else if (given.size() == 1) {
+    const bool is_text = given[0].find(' ') != std::string::npos && !looks_like_model(given[0]);
+    if (is_text && options.has_prompt) {
+      return fail(kUsageError, "the prompt is given twice: as an argument and with -p or -f");
+    }
+    if (is_text) {
+      options.prompt = given[0];
+      options.has_prompt = true;
+    } else {
+      options.model = given[0];
+    }
+  }
+  return {};
+}
+
+Status read_prompt(RunOptions& options) {
+  if (!options.file.empty()) {
+    ORRERY_TRY(options.prompt, read_text(options.file));
+    options.has_prompt = true;
+  }
+  ORRERY_TRY_VOID(take_positional(options));
+  if (!options.has_prompt && !stdin_is_terminal()) {
+    ORRERY_TRY(options.prompt, read_text("-"));
+    if (options.prompt.ends_with('\n') && !options.raw) options.prompt.pop_back();
+    options.has_prompt = true;
+  }
+  return {};
+}
+
+Result<std::vector<text::TokenId>> prompt_tokens(const RunOptions& options,
+                                                 const engine::Model& model) {
+  if (!options.raw && model.has_chat_template()) {
+    Conversation conversation(options.system);
+    conversation.add("user", options.prompt);
+    return conversation.tokens(model);
+  }
+  if (!options.raw) {
+    print_note("note: the model has no chat template; it continues the text as it is");
+  }
+  return model.tokenizer().encode(options.prompt, {.add_special = true, .parse_special = false});
+}
+
+Status answer(const RunOptions& options, const engine::Model& model) {
+  ORRERY_TRY(const auto tokens, prompt_tokens(options, model));
+  ORRERY_TRY(const auto session, engine::Session::open(model.executor()));
+  ORRERY_TRY(auto sampler, engine::Sampler::create(sampler_params(options, model), model.n_tokens(),
+                                                   model.executor()->context()));
+  Progress progress("reading the prompt");
+  engine::GenerateOptions generate = generate_options(options);
+  generate.prefill_progress = [&](std::uint32_t done, std::uint32_t todo) {
+    progress.update(done, todo);
+  };
+  bool writable = true;
+  generate.on_text = [&](std::string_view text) {
+    progress.finish();
+    print(text);
+    writable = std::fflush(stdout) == 0;
+    return writable;
+  };
+  ORRERY_TRY(const engine::Generation generation,
+             engine::generate(*session, model.tokenizer(), sampler, tokens, generate));
+  if (!options.raw) print("\n");
+  if (generation.finish == engine::FinishReason::context) {
+    print_note(fmt::format("note: the context of {} tokens is full", model.info().context));
+  }
+  if (!options.quiet) print_note(stats_line(generation));
+  if (!writable) return fail("E_OUTPUT", "the output could not be written");
+  return {};
+}
+
+Status run(RunOptions options) {
+  ORRERY_TRY_VOID(read_prompt(options));
+  if (options.has_prompt && options.prompt.empty()) {
+    return fail(kUsageError, "the prompt is empty");
+  }
+  ORRERY_TRY(const auto model, open_model(options.model, options.open));
+  ORRERY_TRY_VOID(engine::validate(sampler_params(options, *model), model->n_tokens()));
+  if (!options.quiet) {
+    print_note(fmt::format("{}: {} of weights, context {}{}, {}", printable(model->info().name),
+                           human_bytes(model->info().weight_bytes), model->info().context,
+                           model->info().context < model->info().training_context
+                               ? fmt::format(" of {}", model->info().training_context)
+                               : "",
+                           model->info().device));
+  }
+  catch_interrupts();
+  return options.has_prompt ? answer(options, *model) : chat(options, *model);
+}
+
+void add_sampling_options(CLI::App& command, RunOptions& options) {
+  command.add_option("--temp", options.temperature, "temperature; 0 takes the likeliest token")
+      ->check(CLI::Range(0.0, 100.0));
+  command.add_option("--top-k", options.top_k, "keep the K likeliest; 0 is all")
+      ->check(CLI::Range(0, 1 << 24));
+  command.add_option("--top-p", options.top_p, "keep the likeliest of this total probability")
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_option("--min-p", options.min_p, "drop those below this part of the likeliest")
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_option("--repeat-penalty", options.repeat_penalty, "penalty of repeated tokens")
+      ->check(CLI::Range(0.01, 100.0));
+  command.add_option("--seed", options.seed, "seed of the random numbers");
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("run", "answer a prompt, or chat");
+  auto options = std::make_shared<RunOptions>();
+  command->add_option("MODEL_TEXT", options->positional, "[MODEL] [TEXT]")->expected(0, 2);
+  auto* prompt = command->add_option("-p,--prompt", options->prompt, "the prompt");
+  command->add_option("-f,--file", options->file, "a file with the prompt; - is stdin")
+      ->excludes(prompt);
+  command->add_option("-n,--max-tokens", options->max_tokens, "most new tokens; 0 is no limit")
+      ->check(CLI::Range(0, 1 << 24));
+  command->add_option("--system", options->system, "system message");
+  command->add_option("--stop", options->stop, "stop before this text (repeatable)")
+      ->expected(1)
+      ->take_all();
+  command
+      ->add_option("--on-overflow", options->on_overflow,
+                   "error or shift, when the context is full")
+      ->check(CLI::IsMember({"error", "shift"}));
+  command->add_flag("--raw", options->raw, "no chat template: continue the text as it is");
+  command->add_flag("--quiet", options->quiet, "the answer alone");
+  add_sampling_options(*command, *options);
+  add_open_options(*command, options->open);
+  command->callback([options, prompt, &action] {
+    options->has_prompt = prompt->count() > 0;
+    action = [options] { return run(*options); };
+  });
+}
+
+}  // namespace orrery::cli

@@ -1,0 +1,40 @@
+// What `orrery run` was asked for; shared by the single answer and the chat.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/open_model.hpp"
+#include "engine/generate.hpp"
+
+namespace orrery::cli {
+
+struct RunOptions {
+  std::vector<std::string> positional;  // [MODEL] [TEXT]
+  std::string model, prompt, file, system;
+  bool has_prompt = false;
+  std::uint32_t max_tokens = 0;
+  OpenOptions open;
+  std::optional<float> temperature, top_p, min_p, repeat_penalty;
+  std::optional<std::int32_t> top_k;
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string> stop;
+  std::string on_overflow = "error";
+  bool raw = false, quiet = false;
+};
+
+// The model's sampling defaults with what the user set.
+engine::SamplerParams sampler_params(const RunOptions& options, const engine::Model& model);
+engine::GenerateOptions generate_options(const RunOptions& options);
+// Ctrl-C sets this flag; the running answer stops.
+std::atomic<bool>& interrupted();
+void catch_interrupts();
+// "prompt 12 tokens, 345 tok/s; answer 100 tokens, 67 tok/s; first token 35 ms; memory 120 MiB"
+std::string stats_line(const engine::Generation& generation);
+
+// The terminal chat.
+Status chat(const RunOptions& options, const engine::Model& model);
+
+}  // namespace orrery::cli
