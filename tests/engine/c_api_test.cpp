@@ -1,0 +1,168 @@
+// Uses the C interface and nothing else of the project.
+#include <gtest/gtest.h>
+#include <orrery/orrery.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::string golden(const char* file) {
+  return std::string(ORRERY_SHARED_DIR) + "/data/golden/llama/" + file;
+}
+
+class CApiTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(golden("golden.json"))) {
+      GTEST_SKIP() << "the golden models are not here";
+    }
+    orrery_model_options options;
+    orrery_model_options_init(&options);
+    options.threads = 1;
+    options.max_sessions = 2;
+    options.deterministic = 1;
+    ASSERT_EQ(orrery_model_open(golden("").c_str(), &options, &model, &error), 0) << error.message;
+  }
+  void TearDown() override { orrery_model_close(model); }
+
+  std::vector<int32_t> tokenize(const std::string& text) {
+    size_t count = 0;
+    EXPECT_EQ(orrery_tokenize(model, text.data(), text.size(), 0, 0, nullptr, 0, &count, &error),
+              0);
+    std::vector<int32_t> ids(count);
+    EXPECT_EQ(
+        orrery_tokenize(model, text.data(), text.size(), 0, 0, ids.data(), count, &count, &error),
+        0);
+    return ids;
+  }
+
+  orrery_error error{};
+  orrery_model* model = nullptr;
+};
+
+TEST(CApi, ErrorsHaveKindAndSentence) {
+  orrery_error error{};
+  orrery_model* model = nullptr;
+  EXPECT_EQ(orrery_model_open("/nowhere/at/all.gguf", nullptr, &model, &error), 1);
+  EXPECT_EQ(model, nullptr);
+  EXPECT_EQ(std::string(error.kind).rfind("E_", 0), 0U);
+  EXPECT_NE(std::string(error.message).find("/nowhere/at/all.gguf"), std::string::npos);
+  EXPECT_EQ(orrery_model_open(nullptr, nullptr, &model, nullptr), 1);
+  orrery_model_options options;
+  orrery_model_options_init(&options);
+  options.device = "abacus";
+  EXPECT_EQ(orrery_model_open("x", &options, &model, &error), 1);
+  EXPECT_STREQ(error.kind, "E_PARAM");
+  orrery_model_close(nullptr);
+  orrery_session_close(nullptr);
+  EXPECT_STREQ(orrery_version(), "0.1.0");
+}
+
+TEST_F(CApiTest, InfoIsFilled) {
+  orrery_model_info info{};
+  info.size = sizeof info;
+  orrery_model_get_info(model, &info);
+  EXPECT_STREQ(info.family, "llama");
+  EXPECT_EQ(info.vocabulary, 512);
+  EXPECT_GT(info.context, 0U);
+  EXPECT_GT(info.weight_bytes, 100000U);
+  orrery_model_info old{};
+  old.size = offsetof(orrery_model_info, family);  // a caller of an older version
+  orrery_model_get_info(model, &old);
+  EXPECT_NE(old.name, nullptr);
+  EXPECT_EQ(old.family, nullptr);
+}
+
+TEST_F(CApiTest, TextAndTokens) {
+  const std::string text = "Hello world";
+  const std::vector<int32_t> ids = tokenize(text);
+  ASSERT_FALSE(ids.empty());
+  size_t size = 0;
+  ASSERT_EQ(orrery_detokenize(model, ids.data(), ids.size(), 0, nullptr, 0, &size, &error), 0);
+  std::string back(size, 0);
+  ASSERT_EQ(orrery_detokenize(model, ids.data(), ids.size(), 0, back.data(), size, &size, &error),
+            0);
+  EXPECT_EQ(back, text);
+  int32_t one = 0;
+  EXPECT_EQ(orrery_detokenize(model, ids.data(), ids.size(), 0, back.data(), 1, &size, &error), 1);
+  EXPECT_STREQ(error.kind, "E_BUFFER");
+  one = -7;
+  EXPECT_EQ(orrery_detokenize(model, &one, 1, 0, nullptr, 0, &size, &error), 1);
+  EXPECT_STREQ(error.kind, "E_TOKENS");
+}
+
+TEST_F(CApiTest, GeneratesTheGoldenTokens) {
+  const std::vector<int32_t> prompt{0, 169, 489, 81, 206, 337, 28};
+  const std::vector<int32_t> expected{84, 215, 135, 135, 135, 135, 135, 287, 134, 135, 135, 135};
+  orrery_session* session = nullptr;
+  ASSERT_EQ(orrery_session_open(model, &session, &error), 0) << error.message;
+  std::vector<float> logits(512);
+  ASSERT_EQ(orrery_evaluate(session, prompt.data(), prompt.size(), logits.data(), 512, &error), 0);
+  EXPECT_NEAR(logits[84], 3.2154448, 2e-2);
+  orrery_sampling sampling;
+  orrery_sampling_init(model, &sampling);
+  sampling.temperature = 0;
+  orrery_generate_options options;
+  orrery_generate_options_init(&options);
+  options.max_tokens = 12;
+  std::string text;
+  options.user = &text;
+  options.on_text = [](const char* piece, size_t size, void* user) {
+    static_cast<std::string*>(user)->append(piece, size);
+    return 0;
+  };
+  std::vector<int32_t> ids(12);
+  orrery_generation generation{};
+  generation.size = sizeof generation;
+  ASSERT_EQ(orrery_generate(session, prompt.data(), prompt.size(), &sampling, &options, ids.data(),
+                            ids.size(), &generation, &error),
+            0)
+      << error.message;
+  EXPECT_EQ(ids, expected);
+  EXPECT_EQ(generation.generated_tokens, 12U);
+  EXPECT_EQ(generation.reused_tokens, 6U);
+  EXPECT_STREQ(generation.finish, "length");
+  EXPECT_FALSE(text.empty());
+  sampling.top_p = 2;
+  EXPECT_EQ(orrery_generate(session, prompt.data(), prompt.size(), &sampling, &options, nullptr, 0,
+                            nullptr, &error),
+            1);
+  EXPECT_STREQ(error.kind, "E_PARAM");
+  orrery_session_close(session);
+}
+
+TEST_F(CApiTest, SessionsAreCountedAndOutliveTheirModel) {
+  orrery_session* a = nullptr;
+  orrery_session* b = nullptr;
+  orrery_session* c = nullptr;
+  ASSERT_EQ(orrery_session_open(model, &a, &error), 0);
+  ASSERT_EQ(orrery_session_open(model, &b, &error), 0);
+  EXPECT_EQ(orrery_session_open(model, &c, &error), 1);
+  EXPECT_STREQ(error.kind, "E_SEQUENCES");
+  orrery_model_close(model);
+  model = nullptr;
+  const int32_t id = 5;
+  EXPECT_EQ(orrery_evaluate(a, &id, 1, nullptr, 0, &error), 0) << error.message;
+  const int32_t bad = 100000;
+  EXPECT_EQ(orrery_evaluate(a, &bad, 1, nullptr, 0, &error), 1);
+  EXPECT_STREQ(error.kind, "E_TOKENS");
+  orrery_session_clear(b);
+  orrery_session_close(a);
+  orrery_session_close(b);
+}
+
+TEST_F(CApiTest, WhatIsMissingSaysSo) {
+  size_t count = 0;
+  EXPECT_EQ(orrery_embed(model, nullptr, 0, nullptr, 0, &count, &error), 1);
+  EXPECT_STREQ(error.kind, "E_UNSUPPORTED");
+  EXPECT_EQ(orrery_render(model, "[]", 1, nullptr, 0, &count, &error), 1);
+  EXPECT_STREQ(error.kind, "E_NOTEMPLATE");
+  EXPECT_EQ(orrery_render(model, "[", 1, nullptr, 0, &count, &error), 1);
+  EXPECT_STREQ(error.kind, "E_JSON");
+}
+
+}  // namespace

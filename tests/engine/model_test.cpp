@@ -1,0 +1,110 @@
+// Models from real files: the golden llama of the shared folder.
+#include "engine/model.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/eval.hpp"
+#include "engine/session.hpp"
+
+namespace orrery::engine {
+namespace {
+
+std::string golden(const std::string& file) {
+  return std::string(ORRERY_SHARED_DIR) + "/data/golden/llama/" + file;
+}
+
+class ModelTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(golden("golden.json"))) {
+      GTEST_SKIP() << "the golden models are not here";
+    }
+  }
+  static std::shared_ptr<const Model> open(const std::string& file, ModelOptions options = {}) {
+    options.threads = 1;
+    auto model = Model::open(golden(file), options, storage::system_io());
+    EXPECT_TRUE(model.has_value()) << model.error().message;
+    return *model;
+  }
+};
+
+TEST_F(ModelTest, FiguresForPeople) {
+  const auto model = open("llama-f16.gguf");
+  const ModelInfo& info = model->info();
+  EXPECT_EQ(info.family, "llama");
+  EXPECT_EQ(info.context, 512U);
+  EXPECT_EQ(info.training_context, 512U);
+  EXPECT_EQ(info.threads, 1);
+  EXPECT_GT(info.scratch_bytes, 0U);
+  const plan::CacheGroup& group = model->executor()->decode_plan().groups[0];
+  EXPECT_EQ(info.cache_bytes_per_token, group.page_bytes() / 64);
+  EXPECT_EQ(model->n_tokens(), 512);
+  EXPECT_EQ(model->chat_template().error().kind, "E_NOTEMPLATE");
+  std::uint64_t bytes = 0;
+  for (const auto span : model->weight_spans()) bytes += span.size();
+  EXPECT_EQ(bytes, info.weight_bytes);
+}
+
+TEST_F(ModelTest, ContextIsCappedByMemoryOrRefused) {
+  ModelOptions options;
+  const std::uint64_t page = open("llama-f16.gguf")->info().cache_bytes_per_token * 64;
+  options.cache_budget_bytes = page * 3 + 10;
+  const auto capped = open("llama-f16.gguf", options);
+  EXPECT_EQ(capped->info().context, 192U);
+  ASSERT_EQ(capped->warnings().size(), 1U);
+  options.context = 193;
+  EXPECT_EQ(Model::open(golden("llama-f16.gguf"), options, storage::system_io()).error().kind,
+            "E_MEMORY");
+  options.context = 100;
+  EXPECT_EQ(open("llama-f16.gguf", options)->info().context, 100U);
+  options.cache_budget_bytes = page - 1;
+  options.context = 0;
+  EXPECT_EQ(Model::open(golden("llama-f16.gguf"), options, storage::system_io()).error().kind,
+            "E_MEMORY");
+}
+
+TEST_F(ModelTest, GreedyTokensOfEveryFormatAndDevice) {
+  const auto expected = nlohmann::json::parse(std::ifstream(golden("golden.json")));
+  for (const char* file : {"llama-f16.gguf", ""}) {
+    for (const Device device : {Device::cpu, Device::reference}) {
+      ModelOptions options;
+      options.device = device;
+      options.deterministic = true;
+      const auto model = open(file, options);
+      const auto session = *Session::open(model->executor());
+      for (const auto& prompt : expected["prompts"]) {
+        const auto ids = prompt["ids"].get<std::vector<text::TokenId>>();
+        const auto greedy = prompt["greedy"].get<std::vector<text::TokenId>>();
+        const auto report =
+            report_logits(*session, ids, 10, static_cast<std::uint32_t>(greedy.size()));
+        ASSERT_TRUE(report.has_value());
+        EXPECT_EQ(report->greedy, greedy) << file;
+        EXPECT_NEAR(report->top[0].second, prompt["top10"][0][1].get<float>(), 0.03);
+      }
+    }
+  }
+}
+
+TEST_F(ModelTest, DivergenceOfTheFastPathFromTheReferenceIsSmall) {
+  ModelOptions options;
+  const auto fast = open("llama-f16.gguf", options);
+  options.device = Device::reference;
+  const auto slow = open("llama-f16.gguf", options);
+  EvalText text;
+  text.context = 64;
+  for (int i = 0; i < 200; ++i) text.tokens.push_back((i * i + 7 * i) % 512);
+  const auto a = *Session::open(fast->executor());
+  const auto b = *Session::open(slow->executor());
+  const auto result = evaluate_divergence(*a, *b, text);
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->scored, 3U * 31U);
+  EXPECT_LT(result->mean_kl, 1e-4);
+  EXPECT_GT(result->same_top1, 0.95);
+}
+
+}  // namespace
+}  // namespace orrery::engine

@@ -1,0 +1,53 @@
+// An executor over the tiny llama of tests/support, on any backend.
+#pragma once
+
+#include <cstdlib>
+#include <list>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/executor.hpp"
+#include "support/random_blocks.hpp"
+#include "support/tiny_llama.hpp"
+
+namespace orrery::engine {
+
+class TinyModel {
+ public:
+  TinyModel(test::TinyLlama shape, bool deterministic)
+      : shape_(shape), deterministic_(deterministic) {}
+
+  BoundPlan record(plan::Phase phase, plan::Capacity capacity) {
+    BoundPlan bound{shape_.record(phase, capacity, deterministic_), {}};
+    for (const plan::Weight& w : bound.plan.weights) {
+      std::vector<std::byte>& bytes = weights_[w.tensor];
+      if (bytes.empty()) {
+        std::mt19937 rng(static_cast<std::uint32_t>(weights_.size()));
+        const float size = w.rows == 1 ? 1.0F : 2.0F / std::sqrt(static_cast<float>(w.cols));
+        bytes = test::random_weights(w.dtype, w.rows, w.cols, size, rng);
+      }
+      bound.weights.push_back(bytes.data());
+    }
+    return bound;
+  }
+
+  std::shared_ptr<Executor> make(backend::Backend& backend, std::uint32_t context,
+                                 std::uint32_t sequences, std::uint32_t slice) {
+    auto executor = Executor::create(
+        record(plan::Phase::decode, {8, 8, 8}), record(plan::Phase::prefill, {slice, 1, 4}),
+        backend,
+        {.sequences = sequences, .context = context, .slice = 0, .budget_bytes = 64U << 20});
+    if (!executor) std::abort();
+    return std::move(*executor);
+  }
+
+ private:
+  test::TinyLlama shape_;
+  bool deterministic_;
+  std::map<std::string, std::vector<std::byte>> weights_;
+};
+
+}  // namespace orrery::engine
