@@ -1,15 +1,25 @@
 #include "kernels/dispatch.hpp"
 
+#include "kernels/asm_rows.hpp"
 #include "kernels/cpu_info.hpp"
 #include "kernels/tables.hpp"
 
 namespace orrery::kernels {
+namespace {
+
+// A machine has one assembly table, made from its widest row kernels.
+[[maybe_unused]] const RowKernels& assembly_rows(const RowKernels& base) {
+  static const RowKernels table = with_assembly(base);
+  return table;
+}
+
+}  // namespace
 
 std::vector<KernelSet> available_kernels() {
   [[maybe_unused]] const CpuInfo& cpu = cpu_info();
   std::vector<KernelSet> sets;
   [[maybe_unused]] const auto add = [&](bool usable, const char* name, const RowKernels& rows,
-                       const BlockKernels& blocks) {
+                                        const BlockKernels& blocks) {
     if (usable) sets.push_back({name, &rows, &blocks});
   };
 #if defined(ORRERY_HAS_unit_rows_avx512) && defined(ORRERY_HAS_unit_blocks_amx)
@@ -21,11 +31,15 @@ std::vector<KernelSet> available_kernels() {
 #if defined(ORRERY_HAS_unit_rows_avx512) && defined(ORRERY_HAS_unit_blocks_avx512)
   add(cpu.avx512, "avx512", orrery_rows_avx512, orrery_blocks_avx512);
 #endif
+#if defined(ORRERY_HAS_unit_rows_avx512) && defined(ORRERY_HAS_unit_blocks_avx512)
+  add(cpu.avx512, "avx512_asm", assembly_rows(orrery_rows_avx512), orrery_blocks_avx512);
+#endif
 #if defined(ORRERY_HAS_unit_rows_avx2) && defined(ORRERY_HAS_unit_blocks_avx2)
   add(cpu.avx2, "avx2", orrery_rows_avx2, orrery_blocks_avx2);
 #endif
 #if defined(ORRERY_HAS_unit_rows_neon) && defined(ORRERY_HAS_unit_blocks_emu_dot)
   add(cpu.dotprod, "neon", orrery_rows_neon, orrery_blocks_emu_dot);
+  add(cpu.dotprod, "neon_asm", assembly_rows(orrery_rows_neon), orrery_blocks_emu_dot);
 #endif
 #if defined(ORRERY_HAS_unit_blocks_emu_dot)
   add(true, "emu", orrery_rows_emu, orrery_blocks_emu_dot);
@@ -44,12 +58,14 @@ std::vector<const RowKernels*> available_row_kernels() {
   };
 #if defined(ORRERY_HAS_unit_rows_avx512)
   add(cpu.avx512, orrery_rows_avx512);
+  add(cpu.avx512, assembly_rows(orrery_rows_avx512));
 #endif
 #if defined(ORRERY_HAS_unit_rows_avx2)
   add(cpu.avx2, orrery_rows_avx2);
 #endif
 #if defined(ORRERY_HAS_unit_rows_neon)
   add(cpu.dotprod, orrery_rows_neon);
+  add(cpu.dotprod, assembly_rows(orrery_rows_neon));
 #endif
   add(true, orrery_rows_emu);
   return tables;

@@ -12,7 +12,7 @@
 namespace orrery::kernels {
 
 struct KernelSet {
-  std::string name;           // "amx", "avx512_bf16", "avx512", "avx2", "emu", "emu_outer"
+  std::string name;  // "amx", "avx512_bf16", "avx512", "avx512_asm", "avx2", "emu", ...
   const RowKernels* rows;
   const BlockKernels* blocks;
 };

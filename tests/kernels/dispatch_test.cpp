@@ -34,8 +34,21 @@ TEST(Dispatch, AForcedSetIsTheOneThatRuns) {
                              : set.name == "emu_outer"                      ? "emu"
                                                                             : set.name;
     EXPECT_EQ(chosen->rows->isa, rows);
-    const std::string blocks = set.name == "emu" || set.name == "neon" ? "emu_dot" : set.name;
+    const std::string blocks = set.name == "emu" || set.name.starts_with("neon") ? "emu_dot"
+                               : set.name == "avx512_asm"                        ? "avx512"
+                                                                                 : set.name;
     EXPECT_EQ(chosen->blocks->isa, blocks);
+  }
+}
+
+// The assembly table differs from the intrinsics one in Q4_0 alone.
+TEST(Dispatch, AssemblyIsBesideTheIntrinsics) {
+  const Result<KernelSet> assembly = choose_kernels("avx512_asm");
+  if (!assembly) GTEST_SKIP() << "needs AVX-512 VNNI";
+  const RowKernels& plain = *choose_kernels("avx512")->rows;
+  for (int type = 0; type < kMaxDTypeId; ++type) {
+    const bool same = assembly->rows->matmul[type] == plain.matmul[type];
+    EXPECT_EQ(same, type != static_cast<int>(DType::q4_0)) << type;
   }
 }
 
