@@ -25,8 +25,12 @@ Result<const Family*> find_family(const Source& source) {
 // The embedding decides the vocabulary; a GGUF file may have rows beyond its tokens, not fewer.
 Status read_vocab(const storage::Checkpoint& checkpoint, const Source& source,
                   const Tensors& tensors, Hparams& h) {
-  const std::optional<Tensor> embedding = tensors.peek("token_embd.weight");
-  if (!embedding) return fail("E_TENSOR", "the tensor of token embeddings is missing");
+  const std::string name = "token_embd.weight";
+  const std::optional<Tensor> embedding = tensors.peek(name);
+  if (!embedding) {
+    return fail("E_TENSOR",
+                fmt::format("tensor {} is missing or no matrix", tensors.file_name(name)));
+  }
   if (embedding->rows == 0 || embedding->rows > kMaxVocab) {
     return fail("E_HPARAM", fmt::format("the token embeddings have {} rows, expected 1 to {}",
                                         embedding->rows, kMaxVocab));

@@ -76,6 +76,7 @@ Tensors::Tensors(std::shared_ptr<const storage::Checkpoint> checkpoint,
     prefix_ = prefix;
     if (has("token_embd.weight")) return;
   }
+  prefix_ = kPrefixes[0];  // for the message that says what is missing
 }
 
 // GGUF's "blk.3.attn_q.weight" as the file spells it: "model.layers.3.self_attn.q_proj.weight".

@@ -38,6 +38,8 @@ class Tensors {
           bool transposed);
 
   bool has(const std::string& name) const { return locate(name) != nullptr; }
+  // GGUF's name as the file spells it.
+  std::string file_name(const std::string& name) const;
   // The shape of a matrix as the file has it, nothing when absent.
   std::optional<Tensor> peek(const std::string& name) const;
   // E_TENSOR when absent or of a type that cannot be multiplied, E_SHAPE with both shapes.
@@ -57,7 +59,6 @@ class Tensors {
 
  private:
   const storage::TensorInfo* locate(const std::string& name) const;
-  std::string file_name(const std::string& name) const;
   Result<const storage::TensorInfo*> require(const std::string& name);
   Result<Tensor> resolve(const std::string& name, std::uint64_t rows, std::uint64_t cols,
                          bool transposed);

@@ -38,6 +38,27 @@ TEST_P(Golden, ReferenceBackendEqualsTransformers) {
   testing::check_golden(*backend, golden);
 }
 
+// Models of tests/golden/make.py: what no folder of transformers' models exercises.
+class OwnGolden : public ::testing::TestWithParam<Param> {};
+
+TEST_P(OwnGolden, ReferenceBackendEqualsDefinitions) {
+  const std::string folder = std::string(ORRERY_SOURCE_DIR) + "/tests/golden/" + GetParam().name;
+  testing::GoldenCase golden;
+  golden.folder = folder;
+  golden.model = GetParam().gguf ? folder + "/" + GetParam().name + "-f16.gguf" : folder;
+  const auto backend = backend::make_reference_backend();
+  testing::check_golden(*backend, golden);
+}
+
+std::vector<Param> own_cases() {
+  std::vector<Param> params;
+  for (const char* name : {"granite", "qwen2-yarn", "phi3-longrope", "mistral-window"}) {
+    for (const bool gguf : {true, false}) params.push_back({name, gguf});
+  }
+  return params;
+}
+
+INSTANTIATE_TEST_SUITE_P(Definitions, OwnGolden, ::testing::ValuesIn(own_cases()), print_name);
 INSTANTIATE_TEST_SUITE_P(Families, Golden, ::testing::ValuesIn(all_cases()), print_name);
 
 }  // namespace

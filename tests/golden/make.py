@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""Makes golden models for what no model of transformers at hand exercises: Granite's multipliers, YaRN,
+longrope with a partial rotation, and a sliding window with linear rope scaling. Each is a tiny random
+model as safetensors and GGUF with logits from the float64 forward pass below, which follows the
+definitions of transformers' modeling files and is itself held against models that transformers ran:
+
+    make.py [--check FOLDER...]     FOLDER: a golden model of family llama, qwen2 or phi3
+
+Needs pip install gguf numpy. Writes into the folder of this file."""
+import json
+import math
+import pathlib
+import struct
+import sys
+
+import gguf
+import numpy as np
+
+HERE = pathlib.Path(__file__).parent
+HIDDEN, FFN, VOCAB, LAYERS, HEADS, KV_HEADS, HEAD_DIM = 64, 64, 96, 2, 4, 2, 16
+COMMON = {
+    "hidden_size": HIDDEN, "intermediate_size": FFN, "vocab_size": VOCAB, "hidden_act": "silu",
+    "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
+    "rms_norm_eps": 1e-6, "max_position_embeddings": 128, "tie_word_embeddings": False,
+    "bos_token_id": 0, "eos_token_id": 1,
+}
+PAIRS = 6  # of phi3, whose heads rotate 12 of 16 elements
+MODELS = {
+    "granite": {
+        "model_type": "granite", "embedding_multiplier": 12.0, "attention_multiplier": 0.0625,
+        "residual_multiplier": 0.22, "logits_scaling": 8.0, "tie_word_embeddings": True,
+        "rope_theta": 10000.0,
+    },
+    "qwen2-yarn": {
+        "model_type": "qwen2", "rope_theta": 1000000.0, "max_position_embeddings": 256,
+        "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+    },
+    "phi3-longrope": {
+        "model_type": "phi3", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+        "original_max_position_embeddings": 64, "sliding_window": None,
+        "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.0, 1.1, 1.25, 1.5, 2.0],
+                         "long_factor": [1.0, 1.5, 2.0, 3.0, 4.5, 8.0]},
+    },
+    "mistral-window": {
+        "model_type": "mistral", "sliding_window": 24, "head_dim": HEAD_DIM,
+        "rope_parameters": {"rope_theta": 10000.0, "rope_type": "linear", "factor": 2.0},
+    },
+}
+
+
+def head_dim(c):
+    return c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+
+
+def rope(c, length):
+    """Inverse frequencies and the factor of cos and sin (transformers, modeling_rope_utils)."""
+    p = {**c.get("rope_scaling", {}), **c.get("rope_parameters", {})}
+    base = p.get("rope_theta", c.get("rope_theta", 10000.0))
+    part = p.get("partial_rotary_factor", c.get("partial_rotary_factor", 1.0))
+    dim = int(head_dim(c) * part)
+    i = np.arange(dim // 2)
+    inv = base ** (-2.0 * i / dim)
+    kind = p.get("rope_type", p.get("type", "default"))
+    original = p.get("original_max_position_embeddings",
+                     c.get("original_max_position_embeddings", c["max_position_embeddings"]))
+    if kind == "linear":
+        return inv / p["factor"], 1.0
+    if kind == "yarn":
+        def pair(turns):
+            return dim * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
+        low, high = max(math.floor(pair(32.0)), 0), min(math.ceil(pair(1.0)), dim - 1)
+        ramp = np.clip((i - low) / max(high - low, 0.001), 0, 1)
+        return inv / p["factor"] * ramp + inv * (1 - ramp), 0.1 * math.log(p["factor"]) + 1.0
+    if kind == "longrope":
+        factors = p["long_factor"] if length > original else p["short_factor"]
+        stretch = c["max_position_embeddings"] / original
+        return inv / np.array(factors), math.sqrt(1 + math.log(stretch) / math.log(original))
+    if kind != "default":
+        raise ValueError(kind)
+    return inv, 1.0
+
+
+def rms(x, weight, eps):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
+
+
+def rotate(x, inv, mscale):
+    """x: (heads, n, dim); pairs (i, i + rotated / 2)."""
+    half = len(inv)
+    angle = np.arange(x.shape[1])[:, None] * inv
+    cos, sin = np.cos(angle) * mscale, np.sin(angle) * mscale
+    a, b = x[..., :half], x[..., half:2 * half]
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin, x[..., 2 * half:]], -1)
+
+
+def attention(c, x, w, layer, inv, mscale):
+    heads, kv, dim, n = c["num_attention_heads"], c["num_key_value_heads"], head_dim(c), len(x)
+    at = f"model.layers.{layer}.self_attn."
+    if at + "qkv_proj.weight" in w:
+        q, k, v = np.split(x @ w[at + "qkv_proj.weight"].T, [heads * dim, (heads + kv) * dim], -1)
+    else:
+        q, k, v = (x @ w[f"{at}{s}_proj.weight"].T + w.get(f"{at}{s}_proj.bias", 0.0) for s in "qkv")
+    q, k, v = (t.reshape(n, -1, dim).transpose(1, 0, 2) for t in (q, k, v))
+    q, k = rotate(q, inv, mscale), rotate(k, inv, mscale)
+    k, v = (np.repeat(t, heads // kv, 0) for t in (k, v))
+    scores = q @ k.transpose(0, 2, 1) * c.get("attention_multiplier", dim ** -0.5)
+    age = np.arange(n)[:, None] - np.arange(n)
+    hidden = (age < 0) | (age >= (c.get("sliding_window") or n + 1))
+    scores = np.where(hidden, -np.inf, scores)
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    out = (p / p.sum(-1, keepdims=True)) @ v
+    return out.transpose(1, 0, 2).reshape(n, -1) @ w[at + "o_proj.weight"].T
+
+
+def mlp(x, w, layer):
+    at = f"model.layers.{layer}.mlp."
+    if at + "gate_up_proj.weight" in w:
+        gate, up = np.split(x @ w[at + "gate_up_proj.weight"].T, 2, -1)
+    else:
+        gate, up = x @ w[at + "gate_proj.weight"].T, x @ w[at + "up_proj.weight"].T
+    return gate / (1 + np.exp(-gate)) * up @ w[at + "down_proj.weight"].T
+
+
+def forward(c, w, ids, length):
+    """Logits of every position; `length` decides between the factors of longrope."""
+    inv, mscale = rope(c, length)
+    eps, branch = c["rms_norm_eps"], c.get("residual_multiplier", 1.0)
+    x = w["model.embed_tokens.weight"][ids] * c.get("embedding_multiplier", 1.0)
+    for layer in range(c["num_hidden_layers"]):
+        at = f"model.layers.{layer}."
+        x = x + branch * attention(c, rms(x, w[at + "input_layernorm.weight"], eps), w, layer, inv,
+                                   mscale)
+        x = x + branch * mlp(rms(x, w[at + "post_attention_layernorm.weight"], eps), w, layer)
+    head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
+    return rms(x, w["model.norm.weight"], eps) @ head.T / c.get("logits_scaling", 1.0)
+
+
+def make_weights(c, rng):
+    """Multiples of 2^-10 with 8 bits: exact in F32, F16 and BF16."""
+    def draw(*shape, scale=0.09, mean=0.0):
+        x = rng.standard_normal(shape) * scale + mean
+        step = 2.0 ** -10 if mean == 0.0 else 2.0 ** -7
+        return np.clip(np.round(x / step), -255, 255) * step
+    q, kv = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
+    w = {"model.embed_tokens.weight": draw(VOCAB, HIDDEN),
+         "model.norm.weight": draw(HIDDEN, scale=0.2, mean=1.0)}
+    if not c["tie_word_embeddings"]:
+        w["lm_head.weight"] = draw(VOCAB, HIDDEN)
+    for layer in range(LAYERS):
+        at = f"model.layers.{layer}."
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            w[f"{at}{name}.weight"] = draw(HIDDEN, scale=0.2, mean=1.0)
+        if c["model_type"] == "phi3":
+            w[at + "self_attn.qkv_proj.weight"] = draw(q + 2 * kv, HIDDEN)
+            w[at + "mlp.gate_up_proj.weight"] = draw(2 * FFN, HIDDEN)
+        else:
+            for name, rows in (("q", q), ("k", kv), ("v", kv)):
+                w[f"{at}self_attn.{name}_proj.weight"] = draw(rows, HIDDEN)
+                if c["model_type"] == "qwen2":
+                    w[f"{at}self_attn.{name}_proj.bias"] = draw(rows)
+            w[at + "mlp.gate_proj.weight"] = draw(FFN, HIDDEN)
+            w[at + "mlp.up_proj.weight"] = draw(FFN, HIDDEN)
+        w[at + "self_attn.o_proj.weight"] = draw(HIDDEN, q)
+        w[at + "mlp.down_proj.weight"] = draw(HIDDEN, FFN)
+    return w
+
+
+def to_bf16(x):
+    bits = x.astype(np.float32).view(np.uint32)
+    assert not (bits & 0xFFFF).any()
+    return (bits >> 16).astype("<u2")
+
+
+def write_safetensors(path, w):
+    header, blobs, at = {}, [], 0
+    for name, x in w.items():
+        data = to_bf16(x).tobytes()
+        header[name] = {"dtype": "BF16", "shape": list(x.shape), "data_offsets": [at, at + len(data)]}
+        at += len(data)
+        blobs.append(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(blobs))
+
+
+def read_safetensors(path):
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    w = {}
+    for name, t in json.loads(data[8:8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + size + o for o in t["data_offsets"])
+        bits = np.frombuffer(data[begin:end], "<u2").astype(np.uint32) << 16
+        w[name] = bits.view(np.float32).astype(np.float64).reshape(t["shape"])
+    return w
+
+
+GGUF_NAMES = {
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up", "mlp.gate_up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}
+
+
+def gguf_name(name):
+    stem, ending = name.rsplit(".", 1)
+    if stem.startswith("model.layers."):
+        layer, rest = stem[len("model.layers."):].split(".", 1)
+        return f"blk.{layer}.{GGUF_NAMES[rest]}.{ending}"
+    return f"{GGUF_NAMES[stem]}.{ending}"
+
+
+def neighbours(x, heads):
+    """Pairs (i, i + dim / 2) of each head become neighbours, as converters of Llama do it."""
+    return x.reshape(heads, 2, -1, x.shape[-1]).swapaxes(1, 2).reshape(x.shape)
+
+
+def write_gguf(path, name, c, w):
+    arch = {"mistral": "llama"}.get(c["model_type"], c["model_type"])
+    out = gguf.GGUFWriter(path, arch)
+    out.add_name(name)
+    out.add_block_count(LAYERS)
+    out.add_context_length(c["max_position_embeddings"])
+    out.add_embedding_length(HIDDEN)
+    out.add_feed_forward_length(FFN)
+    out.add_head_count(HEADS)
+    out.add_head_count_kv(KV_HEADS)
+    out.add_layer_norm_rms_eps(c["rms_norm_eps"])
+    p = {**c.get("rope_scaling", {}), **c.get("rope_parameters", {})}
+    out.add_rope_freq_base(p.get("rope_theta", c.get("rope_theta")))
+    out.add_rope_dimension_count(int(HEAD_DIM * c.get("partial_rotary_factor", 1.0)))
+    if "attention_multiplier" in c:
+        out.add_attention_scale(c["attention_multiplier"])
+        out.add_embedding_scale(c["embedding_multiplier"])
+        out.add_residual_scale(c["residual_multiplier"])
+        out.add_logit_scale(c["logits_scaling"])
+    if c.get("sliding_window"):
+        out.add_sliding_window(c["sliding_window"])
+    if p.get("type") == "longrope":
+        out.add_rope_scaling_orig_ctx_len(c["original_max_position_embeddings"])
+        out.add_rope_scaling_attn_factors(rope(c, 1)[1])
+        for kind in ("long", "short"):
+            out.add_tensor(f"rope_factors_{kind}.weight", np.array(p[kind + "_factor"], np.float32))
+    elif "factor" in p:
+        out.add_rope_scaling_type(gguf.RopeScalingType(p.get("rope_type", p.get("type"))))
+        out.add_rope_scaling_factor(p["factor"])
+        if "original_max_position_embeddings" in p:
+            out.add_rope_scaling_orig_ctx_len(p["original_max_position_embeddings"])
+    for tensor, x in w.items():
+        if arch in ("llama", "granite") and ("q_proj" in tensor or "k_proj" in tensor):
+            x = neighbours(x, HEADS if "q_proj" in tensor else KV_HEADS)
+        out.add_tensor(gguf_name(tensor), x.astype(np.float32 if x.ndim == 1 else np.float16))
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+def make(name, settings, seed):
+    c = {**COMMON, **settings}
+    rng = np.random.default_rng(seed)
+    w = make_weights(c, rng)
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(c, indent=1) + "\n")
+    write_safetensors(folder / "model.safetensors", w)
+    write_gguf(folder / f"{name}-f16.gguf", name, c, w)
+    prompts = []
+    for number, size in enumerate((7, 80)):
+        ids = [0] + [int(i) for i in rng.integers(2, VOCAB, size - 1)]
+        np.save(folder / f"logits_p{number}.npy", forward(c, w, ids, 128).astype(np.float32))
+        rows, greedy = [], []
+        for _ in range(16):
+            rows.append(forward(c, w, ids + greedy, 128)[-1])
+            greedy.append(int(rows[-1].argmax()))
+        np.save(folder / f"logits_gen{number}.npy", np.array(rows, np.float32))
+        tops = [np.sort(row)[-2:] for row in rows]
+        prompts.append({"ids": ids, "greedy": greedy,
+                        "margins": [round(float(b - a), 4) for a, b in tops]})
+    (folder / "golden.json").write_text(json.dumps({"name": name, "prompts": prompts}) + "\n")
+
+
+def check(folder):
+    """The forward pass above against logits that transformers computed in float32."""
+    c = json.loads((folder / "config.json").read_text())
+    w = read_safetensors(folder / "model.safetensors")
+    for number, prompt in enumerate(json.loads((folder / "golden.json").read_text())["prompts"]):
+        want = np.load(folder / f"logits_p{number}.npy")
+        worst = abs(forward(c, w, prompt["ids"], len(prompt["ids"])) - want).max()
+        print(f"{folder.name} prompt {number}: max difference {worst:.2e}")
+        assert worst < 2e-5 * (1 + abs(want).max())
+
+
+if sys.argv[1:2] == ["--check"]:
+    for argument in sys.argv[2:]:
+        check(pathlib.Path(argument))
+else:
+    for index, (model, model_settings) in enumerate(MODELS.items()):
+        make(model, model_settings, 100 + index)
