@@ -128,6 +128,7 @@ Value filter_groupby(Interpreter& interpreter, const Value& value, const CallArg
     if (end == begin) raise("groupby: a key that does not equal itself");
     Value grouper = path.get(interpreter, entries[begin].item);
     out.push_back(interpreter.tuple({std::move(grouper), interpreter.list(std::move(members))}));
+    items_object(out.back()).view_name = kGroupName;
     begin = end;
   }
   return interpreter.list(std::move(out));

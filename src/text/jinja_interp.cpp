@@ -281,7 +281,7 @@ Interpreter::Flow Interpreter::exec_branch(const Stmt& stmt) {
 }
 
 void Interpreter::exec_loop(const Stmt& stmt, Value source, std::int64_t depth,
-                            const FramePtr& around) {
+                            FramePtr around) {
   Value value = object<LoopObject>(Kind::loop);
   auto& loop = static_cast<LoopObject&>(*value.object);
   loop.statement = &stmt;

@@ -137,7 +137,7 @@ class Interpreter {
   Flow exec_body(const Body& body);
   Flow exec(const Stmt& stmt);
   Flow exec_branch(const Stmt& stmt);
-  void exec_loop(const Stmt& stmt, Value source, std::int64_t depth, const FramePtr& around);
+  void exec_loop(const Stmt& stmt, Value source, std::int64_t depth, FramePtr around);
   void exec_assign_block(const Stmt& stmt);
   void exec_call_block(const Stmt& stmt);
   Flow exec_scope(const Stmt& stmt);

@@ -204,7 +204,7 @@ std::vector<Text> split_space(const Text& text, std::int64_t most) {
   for (skip(true); at < bytes.size(); skip(true)) {
     const std::size_t begin = at;
     if (most >= 0 && static_cast<std::int64_t>(parts.size()) >= most) {
-      parts.push_back(strip(text.slice(begin, bytes.size()), Ends::right, std::nullopt));
+      parts.push_back(text.slice(begin, bytes.size()));
       return parts;
     }
     skip(false);

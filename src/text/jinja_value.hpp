@@ -121,13 +121,16 @@ struct StringObject final : Object {
 
 using ValueList = std::vector<Value>;
 
+// A tuple of groupby, whose parts also have the names grouper and list.
+inline constexpr std::string_view kGroupName = "_GroupTuple";
+
 // list, tuple, view and generator.
 struct ItemsObject final : Object {
   ItemsObject(Budget* budget, ValueList values, std::uint32_t nesting);
   ValueList items;
   std::uint32_t depth;         // containers below and including this one
   std::size_t position = 0;    // generator: the next item
-  std::string_view view_name;  // view: dict_keys, dict_values, dict_items
+  std::string_view view_name;  // view: dict_keys, dict_values, dict_items; tuple: see kGroupName
 };
 
 struct DictEntry {

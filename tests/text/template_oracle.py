@@ -238,10 +238,21 @@ def make_environment():
     return environment
 
 
-def render(environment, source, variables):
+def render(environment, source, cases):
     # Any failure counts: what matters is whether both sides fail.
     try:
-        text = environment.from_string(source).render(**variables)
+        template = environment.from_string(source)
+    except Exception as error:  # pylint: disable=broad-except
+        for name in cases:
+            yield name, {"error": f"{type(error).__name__}: {error}"}
+        return
+    for name, variables in cases.items():
+        yield name, render_one(template, variables)
+
+
+def render_one(template, variables):
+    try:
+        text = template.render(**variables)
         text.encode("utf-8")
         return {"text": text}
     except Exception as error:  # pylint: disable=broad-except
@@ -260,8 +271,9 @@ def main():
     write({"kind": "case", "name": "snippet", "variables": SNIPPET_VARIABLES})
     for kind, name, source in make_templates(sys.argv[1] if len(sys.argv) > 1 else None):
         write({"kind": "template", "name": name, "source": source})
-        for case, variables in cases.items() if kind == "file" else [("snippet", SNIPPET_VARIABLES)]:
-            write({"kind": "result", "case": case, **render(environment, source, variables)})
+        chosen = cases if kind == "file" else {"snippet": SNIPPET_VARIABLES}
+        for case, result in render(environment, source, chosen):
+            write({"kind": "result", "case": case, **result})
 
 
 if __name__ == "__main__":
