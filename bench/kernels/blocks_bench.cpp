@@ -1,5 +1,5 @@
 // Speed of the block kernels on one core: blocks_bench [ISA...]. Best of several runs; the share of
-// the multiply-add peak that the same core reaches from registers stands beside f32 kernels.
+// the multiply-add peak that the same core reaches from registers stands beside it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -50,19 +50,22 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Seconds of this thread for the fastest of `repeats` calls: other programs disturb it little.
-double best_time(int repeats, const std::function<void()>& call) {
+// Seconds of this thread for the fastest of many calls (0.2 s of them): other programs, and other
+// tenants of the machine, disturb that little.
+double best_time(const std::function<void()>& call) {
   double best = 1e30;
-  for (int i = 0; i < repeats; ++i) {
-    const double start = thread_seconds();
+  const double end = thread_seconds() + 0.2;
+  for (double start = thread_seconds(); start < end;) {
     call();
-    best = std::min(best, thread_seconds() - start);
+    const double now = thread_seconds();
+    best = std::min(best, now - start);
+    start = now;
   }
   return best;
 }
 
 #if defined(__x86_64__)
-constexpr int kPeakRounds = 200'000;
+constexpr int kPeakRounds = 20'000;
 
 // 16 independent chains of multiply-adds in registers (12 where there are 16 registers only).
 [[gnu::target("avx512f"), gnu::noinline]] void fma_loop_avx512() {
@@ -86,16 +89,26 @@ constexpr int kPeakRounds = 200'000;
               "xmm11", "xmm12");
   }
 }
+
+// 4 tile products, as a block of 2 x 2 needs them, without loads.
+void tile_loop() {
+  for (int i = 0; i < kPeakRounds; ++i) {
+    asm volatile(
+        "tdpbf16ps %tmm6, %tmm4, %tmm0\n tdpbf16ps %tmm7, %tmm4, %tmm1\n"
+        "tdpbf16ps %tmm6, %tmm5, %tmm2\n tdpbf16ps %tmm7, %tmm5, %tmm3\n");
+  }
+}
 #endif
 
-// FLOP/s of f32 multiply-adds from registers, 0 where it is not measured.
-double fma_peak(const std::string& isa) {
+// FLOP/s of multiply-adds (AMX: bf16, else f32) from registers, 0 where it is not measured.
+double register_peak(const std::string& isa) {
 #if defined(__x86_64__)
   if (isa == "avx2") {
-    return 2.0 * 12 * 8 * kPeakRounds / best_time(20, fma_loop_avx2);
+    return 2.0 * 12 * 8 * kPeakRounds / best_time(fma_loop_avx2);
   }
-  if (isa.starts_with("avx512") || isa == "amx") {
-    return 2.0 * 16 * 16 * kPeakRounds / best_time(20, fma_loop_avx512);
+  if (isa == "amx") return 2.0 * 32 * 32 * 32 * kPeakRounds / best_time(tile_loop);
+  if (isa.starts_with("avx512")) {
+    return 2.0 * 16 * 16 * kPeakRounds / best_time(fma_loop_avx512);
   }
 #endif
   (void)isa;
@@ -104,7 +117,7 @@ double fma_peak(const std::string& isa) {
 
 void report(const char* what, double flops, double seconds, double peak) {
   std::printf("  %-34s %9.3f ms %8.1f GFLOP/s", what, seconds * 1e3, flops / seconds * 1e-9);
-  if (peak > 0) std::printf(" %5.0f%% of fma peak", 100 * flops / seconds / peak);
+  if (peak > 0) std::printf(" %5.0f%% of peak", 100 * flops / seconds / peak);
   std::printf("\n");
 }
 
@@ -121,7 +134,7 @@ void bench_matmul(const BlockKernels& blocks, const Shape& s, double peak) {
   MatmulBlocks call = {};
   call.w_stride = stride, call.k = s.k, call.x = x.get(), call.m = s.m, call.scale = 1.0F;
   call.scratch = scratch.get(), call.out_x = out.get(), call.features = s.n;
-  const double time = best_time(15, [&] {
+  const double time = best_time([&] {
     for (call.row = 0; call.row < s.n; call.row += blocks.task_rows) {
       call.n = std::min(blocks.task_rows, s.n - call.row);
       call.w = w.get() + call.row * stride;
@@ -150,7 +163,7 @@ void bench_attention(const BlockKernels& blocks, int dim, int heads, int tokens,
   call.q_block_stride = std::size_t(heads) * dim * 32;
   call.out_x_block_stride = std::size_t(heads) * dim * 64;
   const int per_call = std::max(1, kMaxAttentionUnits / heads);
-  const double time = best_time(15, [&] {
+  const double time = best_time([&] {
     for (int b = 0; b < n_blocks; b += per_call) {
       call.blocks = std::min(per_call, n_blocks - b);
       call.first_position = 32 * b, call.n_tokens = 32 * call.blocks;
@@ -172,14 +185,15 @@ int main(int argc, char** argv) {
     if (argc > 1 && std::find(argv + 1, argv + argc, isa) == argv + argc) continue;
     if (argc == 1 && isa.starts_with("emu")) continue;
     set.blocks->thread_begin();
-    const double peak = fma_peak(isa);
-    std::printf("%s: fma peak of one core %.1f GFLOP/s\n", isa.c_str(), peak * 1e-9);
+    const double peak = register_peak(isa);
+    std::printf("%s: peak of one core from registers %.1f GFLOP/s\n", isa.c_str(), peak * 1e-9);
     for (const Shape& shape :
          {Shape{DType::f32, 576, 576, 512}, Shape{DType::q4_0, 576, 1536, 512},
           Shape{DType::q4_1, 576, 576, 64}, Shape{DType::q4_0, 576, 576, 32},
-          Shape{DType::q6_k, 1536, 576, 32}, Shape{DType::q4_k, 1536, 576, 32}, Shape{DType::q5_0, 896, 896, 512},
-          Shape{DType::q8_0, 576, 576, 512}, Shape{DType::q4_k, 1536, 576, 512},
-          Shape{DType::q6_k, 4864, 896, 512}, Shape{DType::iq4_xs, 1536, 576, 512}}) {
+          Shape{DType::q6_k, 1536, 576, 32}, Shape{DType::q4_k, 1536, 576, 32},
+          Shape{DType::q5_0, 896, 896, 512}, Shape{DType::q8_0, 576, 576, 512},
+          Shape{DType::q4_k, 1536, 576, 512}, Shape{DType::q6_k, 4864, 896, 512},
+          Shape{DType::iq4_xs, 1536, 576, 512}}) {
       bench_matmul(*set.blocks, shape, peak);
     }
     bench_attention(*set.blocks, 64, 3, 512, peak);

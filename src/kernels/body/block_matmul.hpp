@@ -94,28 +94,31 @@ struct BlockMatmul {
   using Unpack = void (*)(const Byte* w, std::size_t stride, int rows, int k, int first, int count,
                           std::uint8_t* panel);
 
-  // Equal parts of K that keep a panel in L1.
-  static int part_steps(int steps) {
-    return steps <= kWholeSteps ? steps : ceil_div(steps, ceil_div(steps, P::kPartSteps));
-  }
+  // Parts of K that keep a panel in L1; whole blocks of every type (8 steps).
+  static int part_steps(int steps) { return steps <= kWholeSteps ? steps : P::kPartSteps; }
 
   // Rows that are missing become zero, and so do k beyond the row's end.
   template <class W>
   static void unpack_panel(const Byte* w, std::size_t stride, int rows, int k, int first, int count,
                            std::uint8_t* panel) {
     const int whole = k / 32 < first + count ? k / 32 : first + count;
-    for (int row = 0; row < rows; ++row, w += stride) {
+    const Byte* block = w + static_cast<std::size_t>(first / W::kSteps) * W::kBytes;
+    for (int row = 0; row < rows; ++row, block += stride) {
+      const Byte* source = block;
       std::uint8_t* target = panel;
-      for (int step = first; step < whole; ++step, target += P::kStepBytes) {
-        const Weights values = W::unpack(w, step);
-        P::pack(target, row, values.low, values.high);
+      for (int step = first; step < whole; step += W::kSteps, source += W::kBytes) {
+        const typename W::Shared shared = W::open(source);
+#pragma GCC unroll 8
+        for (int j = 0; j < W::kSteps; ++j, target += P::kStepBytes) {
+          const Weights values = W::unpack(source, shared, j);
+          P::pack(target, row, values.low, values.high);
+        }
       }
-      if constexpr (W::kBlock == 1) {
+      if constexpr (W::kElement != 0) {
         if (whole == first + count) continue;
-        Byte tail[32 * W::kBytes] = {};
-        __builtin_memcpy(tail, w + static_cast<std::size_t>(W::kBytes) * 32 * whole,
-                         W::kBytes * (k % 32));
-        const Weights values = W::unpack(tail, 0);
+        Byte tail[W::kBytes] = {};
+        __builtin_memcpy(tail, source, W::kElement * (k % 32));
+        const Weights values = W::unpack(tail, {}, 0);
         P::pack(target, row, values.low, values.high);
       }
     }

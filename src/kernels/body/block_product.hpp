@@ -23,7 +23,7 @@ ORRERY_INLINE void prefetch_step(const std::uint8_t* x) {
 template <class T>
 struct TileProduct {
   static constexpr int kStepBytes = 2048;  // of a panel, per 32 k
-  static constexpr int kPartSteps = 12;    // k steps of a part: 24 KiB of a panel
+  static constexpr int kPartSteps = 16;    // k steps of a part: 32 KiB of a panel
 
   // 32 k of a row of the panel.
   static void pack(std::uint8_t* step, int row, V::F low, V::F high) {
@@ -107,7 +107,9 @@ struct VectorProduct {
                         std::size_t ahead) {
     constexpr int kRows = L::kRows, kRegs = L::kRegs;
     typename L::Acc acc[kRows][kRegs];
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
       for (int i = 0; i < kRegs; ++i) {
         acc[r][i] = first ? L::zero() : L::load(c + 32 * r + L::kTokens * i);
       }
@@ -120,7 +122,9 @@ struct VectorProduct {
         for (int r = 0; r < kRows; ++r) L::mac(acc[r], p, w + 32 * r + 2 * pair);
       }
     }
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
       for (int i = 0; i < kRegs; ++i) L::store(c + 32 * r + L::kTokens * i, acc[r][i]);
     }
   }

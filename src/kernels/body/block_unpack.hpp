@@ -1,5 +1,6 @@
 // File blocks -> f32 weights, 32 of a row at a time (a k step), scales multiplied in. The value of
 // every element is that of orrery::decode_row (tensor/decode.hpp); layouts are those of GGUF.
+// A type has kSteps steps to a block of kBytes; open() reads what the steps of a block share.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +18,36 @@ struct Weights {
   V::F low, high;
 };
 
-struct WeightF32 {
+// What the steps of a block share; nothing where a block is one step.
+struct Nothing {
+  using Shared = Nothing;
+  static Shared open(const Byte*) { return {}; }
+};
+
+// Plain types are blocks of 32 elements of kElement bytes.
+struct WeightF32 : Nothing {
   static constexpr DType kType = DType::f32;
-  static constexpr int kBlock = 1, kBytes = 4;
-  static Weights unpack(const Byte* row, int step) {
+  static constexpr int kSteps = 1, kBytes = 128, kElement = 4;
+  static Weights unpack(const Byte* block, const Shared&, int) {
     float w[32];
-    __builtin_memcpy(w, row + 128 * static_cast<std::ptrdiff_t>(step), 128);
+    __builtin_memcpy(w, block, 128);
     return {V::load(w), V::load(w + 16)};
   }
 };
 
-struct WeightF16 {
+struct WeightF16 : Nothing {
   static constexpr DType kType = DType::f16;
-  static constexpr int kBlock = 1, kBytes = 2;
-  static Weights unpack(const Byte* row, int step) {
-    return {V::load_f16(row + 64 * step), V::load_f16(row + 64 * step + 32)};
+  static constexpr int kSteps = 1, kBytes = 64, kElement = 2;
+  static Weights unpack(const Byte* block, const Shared&, int) {
+    return {V::load_f16(block), V::load_f16(block + 32)};
   }
 };
 
-struct WeightBf16 {
+struct WeightBf16 : Nothing {
   static constexpr DType kType = DType::bf16;
-  static constexpr int kBlock = 1, kBytes = 2;
-  static Weights unpack(const Byte* row, int step) {
-    return {V::load_bf16(row + 64 * step), V::load_bf16(row + 64 * step + 32)};
+  static constexpr int kSteps = 1, kBytes = 64, kElement = 2;
+  static Weights unpack(const Byte* block, const Shared&, int) {
+    return {V::load_bf16(block), V::load_bf16(block + 32)};
   }
 };
 
@@ -65,55 +73,50 @@ ORRERY_INLINE Lanes2 five_bits(const Byte* codes, const Byte* high) {
           V::or_i(four.high, sixteen_where(load_u16(high + 2)))};
 }
 
-struct WeightQ40 {
+struct WeightQ40 : Nothing {
   static constexpr DType kType = DType::q4_0;
-  static constexpr int kBlock = 32, kBytes = 18;
-  static Weights unpack(const Byte* row, int step) {
-    const Byte* block = row + kBytes * step;
+  static constexpr int kSteps = 1, kBytes = 18, kElement = 0;
+  static Weights unpack(const Byte* block, const Shared&, int) {
     const V::F d = V::splat(half_at(block));
     const Lanes2 code = nibbles(block + 2);
     return {scaled(code.low, -8, d), scaled(code.high, -8, d)};
   }
 };
 
-struct WeightQ41 {
+struct WeightQ41 : Nothing {
   static constexpr DType kType = DType::q4_1;
-  static constexpr int kBlock = 32, kBytes = 20;
-  static Weights unpack(const Byte* row, int step) {
-    const Byte* block = row + kBytes * step;
+  static constexpr int kSteps = 1, kBytes = 20, kElement = 0;
+  static Weights unpack(const Byte* block, const Shared&, int) {
     const V::F d = V::splat(half_at(block)), m = V::splat(half_at(block + 2));
     const Lanes2 code = nibbles(block + 4);
     return {scaled(code.low, d, m), scaled(code.high, d, m)};
   }
 };
 
-struct WeightQ50 {
+struct WeightQ50 : Nothing {
   static constexpr DType kType = DType::q5_0;
-  static constexpr int kBlock = 32, kBytes = 22;
-  static Weights unpack(const Byte* row, int step) {
-    const Byte* block = row + kBytes * step;
+  static constexpr int kSteps = 1, kBytes = 22, kElement = 0;
+  static Weights unpack(const Byte* block, const Shared&, int) {
     const V::F d = V::splat(half_at(block));
     const Lanes2 code = five_bits(block + 6, block + 2);
     return {scaled(code.low, -16, d), scaled(code.high, -16, d)};
   }
 };
 
-struct WeightQ51 {
+struct WeightQ51 : Nothing {
   static constexpr DType kType = DType::q5_1;
-  static constexpr int kBlock = 32, kBytes = 24;
-  static Weights unpack(const Byte* row, int step) {
-    const Byte* block = row + kBytes * step;
+  static constexpr int kSteps = 1, kBytes = 24, kElement = 0;
+  static Weights unpack(const Byte* block, const Shared&, int) {
     const V::F d = V::splat(half_at(block)), m = V::splat(half_at(block + 2));
     const Lanes2 code = five_bits(block + 8, block + 4);
     return {scaled(code.low, d, m), scaled(code.high, d, m)};
   }
 };
 
-struct WeightQ80 {
+struct WeightQ80 : Nothing {
   static constexpr DType kType = DType::q8_0;
-  static constexpr int kBlock = 32, kBytes = 34;
-  static Weights unpack(const Byte* row, int step) {
-    const Byte* block = row + kBytes * step;
+  static constexpr int kSteps = 1, kBytes = 34, kElement = 0;
+  static Weights unpack(const Byte* block, const Shared&, int) {
     const V::F d = V::splat(half_at(block));
     return {V::mul(d, V::to_float(widen_i8(block + 2))),
             V::mul(d, V::to_float(widen_i8(block + 18)))};
@@ -132,35 +135,32 @@ ORRERY_INLINE Weights looked_up(const std::int8_t* table, const Byte* codes, flo
   return {V::mul(d, V::to_float(values.low)), V::mul(d, V::to_float(values.high))};
 }
 
-struct WeightIq4Nl {
+struct WeightIq4Nl : Nothing {
   static constexpr DType kType = DType::iq4_nl;
-  static constexpr int kBlock = 32, kBytes = 18;
-  static Weights unpack(const Byte* row, int step) {
-    const Byte* block = row + kBytes * step;
+  static constexpr int kSteps = 1, kBytes = 18, kElement = 0;
+  static Weights unpack(const Byte* block, const Shared&, int) {
     return looked_up(kNonLinear, block + 2, half_at(block));
   }
 };
 
-struct WeightMxfp4 {
+struct WeightMxfp4 : Nothing {
   static constexpr DType kType = DType::mxfp4;
-  static constexpr int kBlock = 32, kBytes = 17;
-  static Weights unpack(const Byte* row, int step) {
-    const Byte* block = row + kBytes * step;
+  static constexpr int kSteps = 1, kBytes = 17, kElement = 0;
+  static Weights unpack(const Byte* block, const Shared&, int) {
     return looked_up(kE2m1, block + 1, scale(block[0]));
   }
   // 2^(e - 128), since the table is doubled; below e = 2 that is an f32 denormal.
   static float scale(std::uint32_t e) { return as_float(e >= 2 ? (e - 1) << 23 : 0x200000U << e); }
 };
 
-struct WeightNvfp4 {
+struct WeightNvfp4 : Nothing {
   static constexpr DType kType = DType::nvfp4;
-  static constexpr int kBlock = 64, kBytes = 36;
+  static constexpr int kSteps = 2, kBytes = 36, kElement = 0;
   // Groups of 16 share a scale: 8 bytes, the lower nibbles first.
-  static Weights unpack(const Byte* row, int step) {
-    const Byte* block = row + kBytes * (step / 2);
+  static Weights unpack(const Byte* block, const Shared&, int step) {
     float w[32];
     for (int half = 0; half < 2; ++half) {
-      const int group = 2 * (step % 2) + half;
+      const int group = 2 * step + half;
       const Byte* codes = block + 4 + 8 * group;
       const float d = scale(block[group]);
       for (int i = 0; i < 8; ++i) {
