@@ -95,6 +95,10 @@ Status read_scaling(const Source& source, Hparams& h) {
   ORRERY_TRY(s.truncate, section.truncate());
   ORRERY_TRY(s.short_factors, section.numbers("short_factor"));
   ORRERY_TRY(s.long_factors, section.numbers("long_factor"));
+  if (s.kind == Kind::yarn) {  // files of Qwen2.5 say the context from before the stretch
+    const double stretched = std::min(double{s.factor} * s.original_context, double{kMaxContext});
+    h.context_length = std::max(h.context_length, static_cast<std::uint32_t>(stretched));
+  }
   return {};
 }
 

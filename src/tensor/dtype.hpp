@@ -34,11 +34,11 @@ enum class DType : std::uint8_t {
 };
 
 struct DTypeInfo {
-  std::string_view name;       // as GGUF tools print it: "Q4_K"
-  std::uint32_t block_len;     // elements per block; 1 for plain types
-  std::uint32_t block_bytes;   // bytes per block
-  bool is_quantized;           // block formats with scales
-  std::uint32_t scale_group;   // weights that share a scale (16, 32); 1 for plain types
+  std::string_view name;      // as GGUF tools print it: "Q4_K"
+  std::uint32_t block_len;    // elements per block; 1 for plain types
+  std::uint32_t block_bytes;  // bytes per block
+  bool is_quantized;          // block formats with scales
+  std::uint32_t scale_group;  // weights that share a scale (16, 32); 1 for plain types
 };
 
 // The description of a type; a CHECK fails for a value that is no enumerator.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes blocks.bin beside itself: random blocks of every element type with the values that gguf-py
-(pip install gguf numpy) decodes from them. Records: u32 type id, u32 elements, u32 bytes, the bytes,
-the elements as f32; all little endian."""
+"""Writes blocks.bin beside itself: random blocks of every element type with the values that
+gguf-py (pip install gguf numpy) decodes from them. Records: u32 type id, u32 elements, u32 bytes,
+the bytes, the elements as f32; all little endian."""
 import pathlib
 import struct
 
@@ -10,7 +10,7 @@ from gguf import GGMLQuantizationType as T
 from gguf import GGML_QUANT_SIZES, quants
 
 ELEMENTS = 1024
-# Byte offsets of the f16 fields of a block: random bytes there would be NaN or infinite now and then.
+# Byte offsets of the f16 fields of a block: random bytes there would be NaN now and then.
 HALVES = {
     T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q2_K: [80, 82],
     T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0], T.IQ4_XS: [0],
