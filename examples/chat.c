@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *conversation; /* the messages as a JSON array, without its last bracket */
+static char* conversation; /* the messages as a JSON array, without its last bracket */
 static size_t conversation_size;
 
-static void add_bytes(const char *bytes, size_t size) {
+static void add_bytes(const char* bytes, size_t size) {
   conversation = realloc(conversation, conversation_size + size + 1);
   if (conversation == NULL) exit(1);
   memcpy(conversation + conversation_size, bytes, size);
@@ -19,7 +19,7 @@ static void add_bytes(const char *bytes, size_t size) {
 }
 
 /* Bytes inside of a JSON string. */
-static void add_escaped(const char *text, size_t size) {
+static void add_escaped(const char* text, size_t size) {
   for (size_t i = 0; i < size; ++i) {
     char escaped[8];
     const unsigned char c = (unsigned char)text[i];
@@ -34,17 +34,19 @@ static void add_escaped(const char *text, size_t size) {
   }
 }
 
-static void begin_message(const char *role) {
+static void begin_message(const char* role) {
   char begin[64];
   snprintf(begin, sizeof begin, "%s{\"role\":\"%s\",\"content\":\"",
            conversation_size > 1 ? "," : "", role);
   add_bytes(begin, strlen(begin));
 }
 
-static void end_message(void) { add_bytes("\"}", 2); }
+static void end_message(void) {
+  add_bytes("\"}", 2);
+}
 
 /* The answer goes to the terminal and into the conversation as it comes. */
-static int on_text(const char *text, size_t size, void *user) {
+static int on_text(const char* text, size_t size, void* user) {
   (void)user;
   fwrite(text, 1, size, stdout);
   fflush(stdout);
@@ -53,9 +55,9 @@ static int on_text(const char *text, size_t size, void *user) {
 }
 
 /* The conversation as tokens; the caller frees them. */
-static int32_t *render(const orrery_model *model, size_t *count, orrery_error *error) {
+static int32_t* render(const orrery_model* model, size_t* count, orrery_error* error) {
   add_bytes("]", 1);
-  int32_t *ids = NULL;
+  int32_t* ids = NULL;
   if (orrery_render_tokens(model, conversation, 1, NULL, 0, count, error) == 0) {
     ids = malloc((*count + 1) * sizeof *ids);
     if (ids != NULL && orrery_render_tokens(model, conversation, 1, ids, *count, count, error)) {
@@ -67,10 +69,10 @@ static int32_t *render(const orrery_model *model, size_t *count, orrery_error *e
   return ids;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   orrery_error error = {"", ""};
-  orrery_model *model = NULL;
-  orrery_session *session = NULL;
+  orrery_model* model = NULL;
+  orrery_session* session = NULL;
   char line[4096];
   int failed = 0;
 
@@ -92,12 +94,13 @@ int main(int argc, char **argv) {
     end_message();
 
     size_t count = 0;
-    int32_t *ids = render(model, &count, &error);
+    int32_t* ids = render(model, &count, &error);
     orrery_generate_options options;
     orrery_generate_options_init(&options);
     options.on_text = on_text;
     begin_message("assistant");
-    failed = ids == NULL || orrery_generate(session, ids, count, NULL, &options, NULL, 0, NULL, &error);
+    failed =
+        ids == NULL || orrery_generate(session, ids, count, NULL, &options, NULL, 0, NULL, &error);
     end_message();
     puts("");
     free(ids);

@@ -105,6 +105,7 @@ std::size_t Candidates::best(std::span<Candidate> out) const {
   return scan_best(logits_.data(), ids_.data(), size_, out.data(), out.size());
 }
 
+// Keeps the order; what softmax() left moves along.
 template <class Keep>
 void Candidates::retain(Keep keep) {
   std::size_t kept = 0;
@@ -112,6 +113,7 @@ void Candidates::retain(Keep keep) {
     const bool kept_here = keep(i);  // without a branch: half of a vocabulary may go
     ids_[kept] = ids_[i];
     logits_[kept] = logits_[i];
+    exps_[kept] = exps_[i];
     kept += kept_here ? 1 : 0;
   }
   size_ = kept;
@@ -160,6 +162,10 @@ void Candidates::typical(float p) {
 void Candidates::top_p(float p) {
   if (size_ <= 1) return;
   softmax();
+  // All tokens below (1 - p) / n together have at most 1 - p: the others reach p without them.
+  // Half of that leaves room for rounding.
+  const double least = 0.5 * (1.0 - p) * exp_sum_ / static_cast<double>(size_);
+  retain([&](std::size_t i) { return exps_[i] >= least; });
   const float max = max_of(logits_.data(), size_);
   for (std::size_t i = 0; i < size_; ++i) keys_[i] = max - logits_[i];
   keep_cut(find_cut(exps_.data(), p * exp_sum_, false));

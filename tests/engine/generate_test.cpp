@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "engine/fake_backend.hpp"
 #include "engine/fake_tokenizer.hpp"
 
