@@ -159,8 +159,8 @@ void BpeModel::bytes_to_symbols(std::string_view word, std::vector<TokenId>& sym
     const TokenId id = byte_ids_[static_cast<std::uint8_t>(c)];
     if (id != kNoToken) {
       symbols.push_back(id);
-    } else if (spec_.special.unk != kNoToken) {
-      symbols.push_back(spec_.special.unk);
+    } else if (spec_.unknown != kNoToken) {
+      symbols.push_back(spec_.unknown);
     }
   }
 }
@@ -182,8 +182,8 @@ void BpeModel::characters_to_symbols(std::string_view word, std::vector<TokenId>
     if (has_bytes) {
       for (const char c : character) symbols.push_back(byte_ids_[static_cast<std::uint8_t>(c)]);
       after_unknown = false;
-    } else if (spec_.special.unk != kNoToken && !(after_unknown && spec_.fuse_unknown)) {
-      symbols.push_back(spec_.special.unk);
+    } else if (spec_.unknown != kNoToken && !(after_unknown && spec_.fuse_unknown)) {
+      symbols.push_back(spec_.unknown);
       after_unknown = true;
     }
   }

@@ -155,6 +155,9 @@ Status read_special(const Metadata& metadata, TokenizerSpec& spec) {
   } else if (spec.model == ModelKind::wordpiece) {
     fill({{&special.unk, "[UNK]"}, {&special.pad, "[PAD]"}});
   }
+  // Byte-pair vocabularies spell every byte they were trained on; the file's "unknown" may even be
+  // the end of the text, which no content may become.
+  if (spec.model != ModelKind::bpe) spec.unknown = special.unk;
   return {};
 }
 
@@ -181,10 +184,18 @@ void list_added(const TokenizerSpec& spec, bool swallows_space, std::vector<Adde
   }
 }
 
-// Spaces as U+2581, with one before the text where the model was trained so.
+// SentencePiece's normalisation: its character map if the file has one, spaces as U+2581, with one
+// before the text where the model was trained so.
 Status read_spm_style(const Metadata& metadata, bool prefix_habit, TokenizerSpec& spec) {
   ORRERY_TRY(const bool has_prefix,
              metadata.boolean_or("tokenizer.ggml.add_space_prefix", prefix_habit));
+  ORRERY_TRY(const MetaArray* map, optional_array(metadata, "tokenizer.ggml.precompiled_charsmap",
+                                                  MetaArray::Kind::integers));
+  if (map != nullptr && !map->integers.empty()) {
+    std::string bytes;
+    for (const std::int64_t value : map->integers) bytes.push_back(static_cast<char>(value));
+    spec.normalizer.push_back({.kind = Kind::charsmap, .a = std::move(bytes)});
+  }
   ORRERY_TRY(const bool collapses,
              metadata.boolean_or("tokenizer.ggml.remove_extra_whitespaces", false));
   if (collapses) spec.normalizer.push_back({.kind = Kind::collapse_spaces});
@@ -235,13 +246,6 @@ Status read_bpe(const Metadata& metadata, std::string_view name, TokenizerSpec& 
 }
 
 Status read_unigram(const Metadata& metadata, TokenizerSpec& spec) {
-  ORRERY_TRY(const MetaArray* map, optional_array(metadata, "tokenizer.ggml.precompiled_charsmap",
-                                                  MetaArray::Kind::integers));
-  if (map != nullptr && !map->integers.empty()) {
-    std::string bytes;
-    for (const std::int64_t value : map->integers) bytes.push_back(static_cast<char>(value));
-    spec.normalizer.push_back({.kind = Kind::charsmap, .a = std::move(bytes)});
-  }
   spec.fuse_unknown = true;
   ORRERY_TRY_VOID(read_spm_style(metadata, false, spec));
   return read_around(metadata, false, true, spec);

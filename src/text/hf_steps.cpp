@@ -77,7 +77,7 @@ std::optional<Norm> plain_normalizer(std::string_view type) {
   if (type == "NFKC") return Norm::nfkc;
   if (type == "NFKD") return Norm::nfkd;
   if (type == "Lowercase") return Norm::lower_case;
-  if (type == "StripAccents") return Norm::strip_accents;
+  if (type == "StripAccents") return Norm::strip_marks;
   if (type == "Nmt") return Norm::nmt;
   return std::nullopt;
 }

@@ -94,6 +94,7 @@ Status read_model(HfDocument& document, TokenizerSpec& spec) {
   } else {
     spec.special.unk = find_text(spec, hf_text(model, "unk_token", is_wordpiece ? "[UNK]" : ""));
   }
+  spec.unknown = spec.special.unk;
   return {};
 }
 

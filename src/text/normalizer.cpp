@@ -28,6 +28,12 @@ std::string strip_accents(std::string_view text) {
   });
 }
 
+std::string strip_marks(std::string_view text) {
+  return edit_characters(text, [](std::uint32_t code, std::string_view bytes, std::string& out) {
+    if (!is_mark(code)) out += bytes;
+  });
+}
+
 std::string clean_bert(std::string_view text) {
   return edit_characters(text, [](std::uint32_t code, std::string_view bytes, std::string& out) {
     if (is_white_space(code)) {
@@ -216,6 +222,9 @@ std::string Normalizer::run(std::string_view text) const {
         break;
       case Kind::strip_accents:
         out = strip_accents(out);
+        break;
+      case Kind::strip_marks:
+        out = strip_marks(out);
         break;
       case Kind::strip:
         out = strip_ends(out, spec.left, spec.right);

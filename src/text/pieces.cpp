@@ -1,5 +1,7 @@
 #include "text/pieces.hpp"
 
+#include <unordered_map>
+
 #include "text/unicode.hpp"
 #include "text/vocabulary.hpp"
 
@@ -54,14 +56,21 @@ void append_wordpiece(const TokenizerSpec& spec, std::string_view token, bool is
 
 }  // namespace
 
-Pieces::Pieces(const TokenizerSpec& spec) {
+Pieces::Pieces(const TokenizerSpec& spec, const Normalizer& normalizer) {
+  std::unordered_map<TokenId, std::string> normalized;
+  for (const AddedToken& token : spec.added) {
+    if (token.normalized && !normalizer.empty() && is_valid_utf8(token.content)) {
+      normalized.emplace(token.id, normalizer.run(token.content));
+    }
+  }
   std::size_t size = 0;
   for (const std::string_view token : spec.tokens) size += token.size() + 1;
   bytes_.reserve(size);
   starts_.reserve(spec.tokens.size() + 1);
   for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
     starts_.push_back(static_cast<std::uint32_t>(bytes_.size()));
-    const std::string_view token = spec.tokens[i];
+    const auto changed = normalized.find(static_cast<TokenId>(i));
+    const std::string_view token = changed == normalized.end() ? spec.tokens[i] : changed->second;
     const TokenType type = spec.types[i];
     const bool is_marked =
         type == TokenType::control || type == TokenType::user_defined || type == TokenType::unknown;

@@ -6,13 +6,16 @@
 #include <string_view>
 #include <vector>
 
+#include "text/normalizer.hpp"
 #include "text/tokenizer_spec.hpp"
 
 namespace orrery::text {
 
 class Pieces {
  public:
-  explicit Pieces(const TokenizerSpec& spec);
+  // `normalizer` is the spec's: added tokens that are sought in normalised text stand for what
+  // they swallow there.
+  Pieces(const TokenizerSpec& spec, const Normalizer& normalizer);
   std::string_view operator[](TokenId id) const {
     const auto i = static_cast<std::size_t>(id);
     return std::string_view(bytes_).substr(starts_[i], starts_[i + 1] - starts_[i]);

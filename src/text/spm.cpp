@@ -97,7 +97,7 @@ void SpmModel::encode(std::string_view word, std::vector<TokenId>& out) const {
     }
     for (const char c : piece) {
       const TokenId byte_id = byte_ids_[static_cast<std::uint8_t>(c)];
-      const TokenId fallback = byte_id != kNoToken ? byte_id : vocabulary_.spec().special.unk;
+      const TokenId fallback = byte_id != kNoToken ? byte_id : vocabulary_.spec().unknown;
       if (fallback != kNoToken) out.push_back(fallback);
     }
   });

@@ -1,5 +1,6 @@
 #include "text/tokenizer.hpp"
 
+#include <bitset>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -48,7 +49,7 @@ Status check_sizes(const TokenizerSpec& spec) {
 }
 
 Status check_tokens(const TokenizerSpec& spec) {
-  std::size_t n_bytes = 0;
+  std::bitset<256> seen;
   for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
     const std::string_view token = spec.tokens[i];
     if (token.size() > kMaxTokenBytes) {
@@ -56,15 +57,19 @@ Status check_tokens(const TokenizerSpec& spec) {
                                      " bytes; at most 65536 are supported");
     }
     if (spec.types[i] == TokenType::byte) {
-      ++n_bytes;
-      if (parse_byte_token(token) < 0) {
+      const int byte = parse_byte_token(token);
+      if (byte < 0) {
         return fail("E_TOKENIZER",
                     token_label(i) + " is marked as a byte but is not spelled <0x00> to <0xFF>");
       }
+      if (seen.test(static_cast<std::size_t>(byte))) {
+        return fail("E_TOKENIZER", token_label(i) + " is the second one for its byte");
+      }
+      seen.set(static_cast<std::size_t>(byte));
     }
   }
-  if (n_bytes != 0 && n_bytes != 256) {
-    return fail("E_TOKENIZER", "the vocabulary has " + std::to_string(n_bytes) +
+  if (seen.any() && !seen.all()) {
+    return fail("E_TOKENIZER", "the vocabulary has " + std::to_string(seen.count()) +
                                    " byte tokens; it needs all 256 of them or none");
   }
   for (std::size_t i = 0; i < spec.scores.size(); ++i) {
@@ -89,6 +94,7 @@ Status check_ids(const TokenizerSpec& spec) {
   if (is_bad(special.eos)) return refuse("eos", special.eos);
   if (is_bad(special.unk)) return refuse("unk", special.unk);
   if (is_bad(special.pad)) return refuse("pad", special.pad);
+  if (is_bad(spec.unknown)) return refuse("the token of unknown text", spec.unknown);
   for (const TokenId id : special.end_of_generation) {
     if (id == kNoToken || is_bad(id)) return refuse("an end of generation", id);
   }
@@ -113,8 +119,8 @@ class SpecTokenizer final : public Tokenizer {
   SpecTokenizer(TokenizerSpec spec, Normalizer normalizer, PreTokenizer pre_tokenizer)
       : spec_(std::move(spec)),
         vocabulary_(spec_),
-        pieces_(spec_),
         normalizer_(std::move(normalizer)),
+        pieces_(spec_, normalizer_),
         pre_tokenizer_(std::move(pre_tokenizer)) {
     switch (spec_.model) {
       case ModelKind::bpe:
@@ -239,8 +245,8 @@ class SpecTokenizer final : public Tokenizer {
 
   TokenizerSpec spec_;
   Vocabulary vocabulary_;
-  Pieces pieces_;
   Normalizer normalizer_;
+  Pieces pieces_;
   PreTokenizer pre_tokenizer_;
   AddedTokenFinder raw_added_, normalized_added_;
   Model model_;

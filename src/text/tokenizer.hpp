@@ -1,5 +1,6 @@
-// Text <-> token ids, exactly as the model was trained: BPE (byte level and SentencePiece), Unigram,
-// WordPiece. Built from GGUF metadata or from tokenizer.json; never depends on the architecture.
+// Text <-> token ids, exactly as the model was trained: BPE (byte level and SentencePiece),
+// Unigram, WordPiece. Built from GGUF metadata or from tokenizer.json; never depends on the
+// architecture.
 #pragma once
 
 #include <cstdint>
@@ -42,14 +43,14 @@ class Tokenizer {
   virtual std::string decode(std::span<const TokenId> ids, bool keep_special) const = 0;
   // The bytes that one token adds when it follows others (a stream is made of these).
   virtual std::string_view piece(TokenId id) const = 0;
-  virtual bool is_special(TokenId id) const = 0;      // control tokens: never shown to a user
+  virtual bool is_special(TokenId id) const = 0;  // control tokens: never shown to a user
   virtual std::int32_t vocab_size() const = 0;
   virtual const SpecialTokens& special() const = 0;
   // The id of a token by its exact text in the vocabulary ("<|im_end|>"), or kNoToken.
   virtual TokenId find(std::string_view token) const = 0;
   // The text of a token as the vocabulary spells it.
   virtual std::string_view token_text(TokenId id) const = 0;
-  virtual std::string_view model_name() const = 0;    // "bpe", "spm", "unigram", "wordpiece"
+  virtual std::string_view model_name() const = 0;  // "bpe", "spm", "unigram", "wordpiece"
 };
 
 // Holds bytes back until they are whole UTF-8, so that a stream never splits a character.

@@ -52,6 +52,7 @@ struct NormalizerStep {
     nfkd,
     lower_case,
     strip_accents,    // drops Mn
+    strip_marks,      // drops M
     strip,            // white space at the ends: `left`, `right`
     replace,          // text `a` by text `b`
     replace_regex,    // pattern `a` by text `b`
@@ -112,6 +113,7 @@ struct TokenizerSpec {
   bool byte_fallback = false;          // unknown characters become <0xXX> tokens
   bool ignore_merges = false;          // a word that is a token is that token
   bool fuse_unknown = false;           // neighbouring unknown tokens become one
+  TokenId unknown = kNoToken;          // what text without a token becomes; kNoToken: nothing
   bool newline_words = false;          // a word of LF only is looked up whole
   bool escaped_spaces = false;         // U+2581 in a token is a space
   bool strip_leading_space = false;    // decoding drops the space that encoding put first

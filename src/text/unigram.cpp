@@ -34,8 +34,8 @@ void UnigramModel::emit_unknown(std::string_view text, std::vector<TokenId>& out
                          });
   if (has_bytes) {
     for (const char c : text) out.push_back(byte_ids_[static_cast<std::uint8_t>(c)]);
-  } else if (spec.special.unk != kNoToken) {
-    out.push_back(spec.special.unk);
+  } else if (spec.unknown != kNoToken) {
+    out.push_back(spec.unknown);
   }
 }
 

@@ -41,7 +41,7 @@ void WordPieceModel::encode(std::string_view word, std::vector<TokenId>& out) co
   }
   if (is_covered) return;
   out.resize(n_before);
-  if (spec.special.unk != kNoToken) out.push_back(spec.special.unk);
+  if (spec.unknown != kNoToken) out.push_back(spec.unknown);
 }
 
 }  // namespace orrery::text

@@ -57,6 +57,27 @@ inline std::shared_ptr<const Tokenizer> load_json(const std::string& path) {
   return *tokenizer;
 }
 
+inline storage::MetaArray meta_strings(std::vector<std::string_view> texts) {
+  storage::MetaArray array;
+  array.kind = storage::MetaArray::Kind::strings;
+  array.strings = std::move(texts);
+  return array;
+}
+
+inline storage::MetaArray meta_floats(std::vector<float> numbers) {
+  storage::MetaArray array;
+  array.kind = storage::MetaArray::Kind::floats;
+  array.floats = std::move(numbers);
+  return array;
+}
+
+inline storage::MetaArray meta_integers(std::vector<std::int64_t> numbers) {
+  storage::MetaArray array;
+  array.kind = storage::MetaArray::Kind::integers;
+  array.integers = std::move(numbers);
+  return array;
+}
+
 struct Vector {
   std::string text;
   std::vector<TokenId> ids, ids_plain, ids_bos;
