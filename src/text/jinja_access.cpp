@@ -44,6 +44,12 @@ Value Interpreter::attribute(const Value& value, std::string_view name, NameId i
       if (name != "next" && name != "reset") return Value::undefined(id);
       break;
     }
+    case Kind::tuple:
+      if (items_object(value).view_name == kGroupName && name == "grouper") {
+        return items_of(value)[0];
+      }
+      if (items_object(value).view_name == kGroupName && name == "list") return items_of(value)[1];
+      break;
     default:
       break;
   }

@@ -2,9 +2,12 @@
 """Renders chat templates with Python's jinja2 as Hugging Face transformers sets it up.
 
 usage: template_oracle.py [FOLDER with *.jinja]
+       template_oracle.py --golden FOLDER
 
 Writes JSON lines: the variables of every case, the source of every template, and for every pair the
 text or the error. Exits with 77 where jinja2 is not installed.
+With --golden it writes NAME.json beside every NAME.jinja of the folder, and cases.json: what the
+tests compare with where there is no Python.
 """
 
 import datetime
@@ -263,7 +266,26 @@ def write(record):
     sys.stdout.write(json.dumps(record) + "\n")
 
 
+GOLDEN_CASES = [
+    "empty+gen", "user+gen", "system_turns", "unicode+gen", "special_text+gen", "null_content", "parts+gen",
+    "reasoning+gen", "tool_text+tools+gen", "tool_two+tools", "number_content", "thinking_off", "no_bos",
+]  # fmt: skip
+
+
+def write_golden(folder):
+    cases = {name: variables for name, variables in make_cases() if name in GOLDEN_CASES}
+    for path in sorted(pathlib.Path(folder).glob("*.jinja")):
+        results = dict(render(make_environment(), path.read_text(encoding="utf-8"), cases))
+        texts = {name: result.get("text") for name, result in results.items()}
+        path.with_suffix(".json").write_text(json.dumps(texts, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(cases, indent=1) + "\n"
+    (pathlib.Path(folder) / "cases.json").write_text(text, encoding="utf-8")
+
+
 def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "--golden":
+        write_golden(sys.argv[2])
+        return
     environment = make_environment()
     cases = dict(make_cases())
     for name, variables in cases.items():
