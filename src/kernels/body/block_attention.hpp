@@ -55,8 +55,7 @@ struct BlockFlash {
 
   static std::size_t scratch_bytes(int k_dim, int v_dim) {
     const Shape shape(k_dim, v_dim);
-    const std::size_t transposed = static_cast<std::size_t>(shape.v_panels) * 32 * kPageKeys * 4;
-    return kScoreBytes + kWeightBytes + shape.k_bytes + shape.v_bytes + transposed +
+    return kScoreBytes + kWeightBytes + shape.k_bytes + shape.v_bytes +
            kMaxAttentionUnits * shape.unit_bytes;
   }
 
@@ -69,7 +68,6 @@ struct BlockFlash {
     weights = p, p += kWeightBytes;
     k_panel = p, p += shape.k_bytes;
     v_panel = p, p += shape.v_bytes;
-    transposed = reinterpret_cast<float*>(p), p += shape.v_panels * 32 * kPageKeys * 4;
     units = p;
     last = a.first_position + a.n_tokens - 1;
     for (int b = 0; b < a.blocks; ++b) {
@@ -125,40 +123,39 @@ struct BlockFlash {
     const std::byte* v = k + element * kPageKeys * a.k_dim;
     const int filled = last + 1 - page * kPageKeys;
     for (int key = 0; key < kPageKeys; ++key) {
-      const bool valid = key < filled;
-      convert_key(k + element * key * a.k_dim, valid, key);
-      transpose_value(v + element * key * a.v_dim, valid, key);
+      std::uint8_t* panel =
+          k_panel + static_cast<std::size_t>(key / 32) * shape.k_steps * P::kStepBytes;
+      const std::byte* row = k + element * key * a.k_dim;
+      for (int step = 0; step < shape.k_steps; ++step, panel += P::kStepBytes) {
+        P::pack(panel, key % 32, cache_values(row, 32 * step, a.k_dim, key < filled),
+                cache_values(row, 32 * step + 16, a.k_dim, key < filled));
+      }
     }
-    for (int feature = 0; feature < 32 * shape.v_panels; ++feature) {
-      const float* row = transposed + feature * kPageKeys;
-      std::uint8_t* panel = v_panel + feature / 32 * 2 * P::kStepBytes;
-      P::pack(panel, feature % 32, V::load(row), V::load(row + 16));
-      P::pack(panel + P::kStepBytes, feature % 32, V::load(row + 32), V::load(row + 48));
+    for (int base = 0; base < 32 * shape.v_panels; base += 16) {
+      for (int half = 0; half < 2; ++half) {
+        V::F low[16], high[16];  // [key][feature], then [feature][key]
+        for (int i = 0; i < 16; ++i) {
+          const int key = 32 * half + i;
+          const std::byte* row = v + element * key * a.v_dim;
+          low[i] = cache_values(row, base, a.v_dim, key < filled);
+          high[i] = cache_values(row + 16 * element * a.v_dim, base, a.v_dim, key + 16 < filled);
+        }
+        transpose16(low), transpose16(high);
+        std::uint8_t* panel = v_panel + (base / 32 * 2 + half) * P::kStepBytes;
+        for (int i = 0; i < 16; ++i) P::pack(panel, base % 32 + i, low[i], high[i]);
+      }
     }
   }
 
   // 16 elements of a cache row from `at`; beyond n, or where not valid, zero.
   V::F cache_values(const std::byte* row, int at, int n, bool valid) const {
-    const int count = !valid || at >= n ? 0 : n - at < 16 ? n - at : 16;
+    if (valid && at + 16 <= n) {
+      return a.f32_cache ? V::load(reinterpret_cast<const float*>(row) + at)
+                         : V::load_f16(row + 2 * at);
+    }
+    const int count = !valid || at >= n ? 0 : n - at;
     return a.f32_cache ? V::load_partial(reinterpret_cast<const float*>(row) + at, count)
                        : V::load_f16_partial(row + 2 * at, count);
-  }
-
-  void convert_key(const std::byte* row, bool valid, int key) const {
-    std::uint8_t* panel =
-        k_panel + static_cast<std::size_t>(key / 32) * shape.k_steps * P::kStepBytes;
-    for (int step = 0; step < shape.k_steps; ++step) {
-      P::pack(panel + step * P::kStepBytes, key % 32, cache_values(row, 32 * step, a.k_dim, valid),
-              cache_values(row, 32 * step + 16, a.k_dim, valid));
-    }
-  }
-
-  void transpose_value(const std::byte* row, bool valid, int key) const {
-    alignas(64) float values[16];
-    for (int base = 0; base < 32 * shape.v_panels; base += 16) {
-      V::store(values, cache_values(row, base, a.v_dim, valid));
-      for (int i = 0; i < 16; ++i) transposed[(base + i) * kPageKeys + key] = values[i];
-    }
   }
 
   // One page of keys for one unit.
@@ -268,7 +265,6 @@ struct BlockFlash {
   float* scores;                    // F block of 64 keys
   std::uint8_t* weights;            // X block of 64 keys
   std::uint8_t *k_panel, *v_panel;  // [2][k_steps], [v_panels][2] panel steps
-  float* transposed;                // [v features][64 keys]
   std::uint8_t* units;
   int last;  // position of the last valid query
 };

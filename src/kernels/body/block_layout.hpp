@@ -33,13 +33,16 @@ void block_to_x(const float* f_block, int n, void* x_block) {
 }
 
 void block_from_rows(const float* rows, std::size_t stride, int n_rows, int features, float* f) {
-  // Tokens are the inner loop over 16 features at a time: both sides stay within a few cache lines.
-  for (int base = 0; base < features; base += 16) {
-    const int count = features - base < 16 ? features - base : 16;
-    for (int t = 0; t < 32; ++t) {
-      const float* source = rows + t * stride + base;
-      float* target = f + 32 * base + t;
-      for (int i = 0; i < count; ++i) target[32 * i] = t < n_rows ? source[i] : 0.0F;
+  for (int half = 0; half < 32; half += 16) {
+    for (int base = 0; base < features; base += 16) {
+      const int count = features - base < 16 ? features - base : 16;
+      V::F v[16];  // [token][feature], then [feature][token]
+      for (int i = 0; i < 16; ++i) {
+        v[i] = half + i < n_rows ? V::load_partial(rows + (half + i) * stride + base, count)
+                                 : V::zero();
+      }
+      transpose16(v);
+      for (int i = 0; i < count; ++i) V::store(f + 32 * (base + i) + half, v[i]);
     }
   }
 }
@@ -49,19 +52,23 @@ void block_to_row(const float* f, int t, int features, float* row) {
 }
 
 void block_store_cache(const StoreCacheBlock& a) {
-  for (int t = 0; t < 32; ++t) {
-    if (a.dst[t] == nullptr) continue;
-    if (a.f32_cache) {
-      float* target = static_cast<float*>(a.dst[t]);
-      for (int i = 0; i < a.dim; ++i) target[i] = a.x[32 * i + t];
-      continue;
-    }
-    std::uint8_t* target = static_cast<std::uint8_t*>(a.dst[t]);
+  for (int half = 0; half < 32; half += 16) {
     for (int base = 0; base < a.dim; base += 16) {
       const int count = a.dim - base < 16 ? a.dim - base : 16;
-      float row[16] = {};
-      for (int i = 0; i < count; ++i) row[i] = a.x[32 * (base + i) + t];
-      V::store_f16_partial(target + 2 * base, V::load(row), count);
+      V::F v[16];  // [feature][token], then [token][feature]
+      for (int i = 0; i < 16; ++i) {
+        v[i] = i < count ? V::load(a.x + 32 * (base + i) + half) : V::zero();
+      }
+      transpose16(v);
+      for (int i = 0; i < 16; ++i) {
+        void* target = a.dst[half + i];
+        if (target == nullptr) continue;
+        if (a.f32_cache) {
+          V::store_partial(static_cast<float*>(target) + base, v[i], count);
+        } else {
+          V::store_f16_partial(static_cast<std::uint8_t*>(target) + 2 * base, v[i], count);
+        }
+      }
     }
   }
 }

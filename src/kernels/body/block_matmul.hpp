@@ -17,17 +17,11 @@ inline int ceil_div(int a, int b) {
   return (a + b - 1) / b;
 }
 
-ORRERY_INLINE V::F activated(ActivationKind kind, V::F x) {
-  switch (kind) {
-    case ActivationKind::silu:
-      return silu(x);
-    case ActivationKind::gelu_tanh:
-      return gelu_tanh(x);
-    case ActivationKind::gelu_erf:
-      return gelu_erf(x);
-    case ActivationKind::none:
-      break;
-  }
+template <ActivationKind kKind>
+ORRERY_INLINE V::F activated(V::F x) {
+  if constexpr (kKind == ActivationKind::silu) return silu(x);
+  if constexpr (kKind == ActivationKind::gelu_tanh) return gelu_tanh(x);
+  if constexpr (kKind == ActivationKind::gelu_erf) return gelu_erf(x);
   return x;
 }
 
@@ -35,38 +29,68 @@ ORRERY_INLINE V::F activated(ActivationKind kind, V::F x) {
 struct Epilogue {
   const MatmulBlocks& a;
 
-  V::F value(const float* c, const float* c_up, int row, int half) const {
-    V::F y = V::load(c + 16 * half);
-    if (a.bias != nullptr) y = V::add(y, V::splat(a.bias[row]));
-    y = activated(a.activation, y);
-    if (c_up != nullptr) {
-      V::F up = V::load(c_up + 16 * half);
-      if (a.bias_up != nullptr) up = V::add(up, V::splat(a.bias_up[row]));
-      y = V::mul(y, up);
-    }
-    return a.scale == 1.0F ? y : V::mul(y, V::splat(a.scale));
-  }
-
   // `first`: the first row of the 32 within the task.
   void run(const float* c, const float* c_up, int first, int block) const {
+    if (a.bias == nullptr && a.activation == ActivationKind::none && c_up == nullptr &&
+        a.scale == 1.0F) {
+      return store_rows(first, block, [c](int at, int) { return V::load(c + at); });
+    }
+    switch (a.activation) {
+      case ActivationKind::none:
+        return run_as<ActivationKind::none>(c, c_up, first, block);
+      case ActivationKind::silu:
+        return run_as<ActivationKind::silu>(c, c_up, first, block);
+      case ActivationKind::gelu_tanh:
+        return run_as<ActivationKind::gelu_tanh>(c, c_up, first, block);
+      case ActivationKind::gelu_erf:
+        return run_as<ActivationKind::gelu_erf>(c, c_up, first, block);
+    }
+  }
+
+ private:
+  template <ActivationKind kKind>
+  void run_as(const float* c, const float* c_up, int first, int block) const {
+    const V::F scale = V::splat(a.scale);
+    const auto biased = [&](const float* sums, const float* bias, int at, int row) {
+      const V::F y = V::load(sums + at);
+      return bias == nullptr ? y : V::add(y, V::splat(bias[row]));
+    };
+    if (c_up == nullptr) {
+      return store_rows(first, block, [&](int at, int row) {
+        return V::mul(activated<kKind>(biased(c, a.bias, at, row)), scale);
+      });
+    }
+    store_rows(first, block, [&](int at, int row) {
+      const V::F gate = activated<kKind>(biased(c, a.bias, at, row));
+      return V::mul(V::mul(gate, biased(c_up, a.bias_up, at, row)), scale);
+    });
+  }
+
+  // value(at, row): 16 tokens of row `row` of the task, at offset `at` of c. Rows that do not exist
+  // are not stored; as the padding of X they are zero.
+  template <class Value>
+  void store_rows(int first, int block, Value value) const {
     const int rows = a.n - first < 32 ? a.n - first : 32;
     const std::size_t feature = static_cast<std::size_t>(a.row + first);
     const std::size_t base = (static_cast<std::size_t>(block) * a.features + feature) * 32;
+    const std::size_t step =
+        static_cast<std::size_t>(block) * ceil_div(a.features, 32) + feature / 32;
+    const float* residual = a.residual == nullptr ? nullptr : a.residual + base;
+    float* out_f = a.out_f == nullptr ? nullptr : a.out_f + base;
+    std::uint8_t* out_x =
+        a.out_x == nullptr ? nullptr : static_cast<std::uint8_t*>(a.out_x) + kXStep * step;
     for (int r = 0; r < 32; r += 2) {
       for (int half = 0; half < 2; ++half) {
-        V::F y[2] = {V::zero(), V::zero()};
-        for (int i = 0; i < 2 && r + i < rows; ++i) {
-          const int at = 32 * (r + i);
-          y[i] = value(c + at, c_up == nullptr ? nullptr : c_up + at, first + r + i, half);
-          const std::size_t out = base + at + 16 * half;
-          if (a.residual != nullptr) y[i] = V::add(y[i], V::load(a.residual + out));
-          if (a.out_f != nullptr) V::store(a.out_f + out, y[i]);
-        }
-        if (a.out_x != nullptr) {
-          const std::size_t step =
-              block * static_cast<std::size_t>(ceil_div(a.features, 32)) + feature / 32;
-          store_x_pair(static_cast<std::uint8_t*>(a.out_x) + kXStep * step, r, half, y[0], y[1]);
-        }
+        const auto one = [&](int i) {
+          const int at = 32 * (r + i) + 16 * half;
+          V::F y = value(at, first + r + i);
+          if (residual != nullptr) y = V::add(y, V::load(residual + at));
+          if (out_f != nullptr) V::store(out_f + at, y);
+          return y;
+        };
+        const V::F even = r < rows ? one(0) : V::zero();
+        const V::F odd = r + 1 < rows ? one(1) : V::zero();
+        if (out_x != nullptr) store_x_pair(out_x, r, half, even, odd);
       }
     }
   }

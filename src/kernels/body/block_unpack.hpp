@@ -158,17 +158,9 @@ struct WeightNvfp4 : Nothing {
   static constexpr int kSteps = 2, kBytes = 36, kElement = 0;
   // Groups of 16 share a scale: 8 bytes, the lower nibbles first.
   static Weights unpack(const Byte* block, const Shared&, int step) {
-    float w[32];
-    for (int half = 0; half < 2; ++half) {
-      const int group = 2 * step + half;
-      const Byte* codes = block + 4 + 8 * group;
-      const float d = scale(block[group]);
-      for (int i = 0; i < 8; ++i) {
-        w[16 * half + i] = d * static_cast<float>(kE2m1[codes[i] & 15]);
-        w[16 * half + 8 + i] = d * static_cast<float>(kE2m1[codes[i] >> 4]);
-      }
-    }
-    return {V::load(w), V::load(w + 16)};
+    const Lanes2 values = lookup_groups(kE2m1, block + 4 + 16 * step);
+    return {V::mul(V::splat(scale(block[2 * step])), V::to_float(values.low)),
+            V::mul(V::splat(scale(block[2 * step + 1])), V::to_float(values.high))};
   }
   // Half of an unsigned E4M3 (bias 7); 0x7F means zero.
   static float scale(std::uint32_t code) {

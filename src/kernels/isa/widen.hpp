@@ -1,4 +1,4 @@
-// What unpacking weights needs beside V: bytes to lanes, and 32 floats to a row of bf16.
+// What blocks need beside V: bytes to lanes, rows and pairs of bf16, transposition.
 #pragma once
 
 #include "kernels/body/block_numbers.hpp"
@@ -85,6 +85,15 @@ ORRERY_INLINE Lanes2 lookup_nibbles(const std::int8_t* table, const std::uint8_t
   return {widen_i8(_mm_shuffle_epi8(entries, _mm_and_si128(codes, nibble))),
           widen_i8(_mm_shuffle_epi8(entries, upper))};
 }
+// The same for two groups of 8 bytes, each with 8 lower and then 8 upper nibbles.
+ORRERY_INLINE Lanes2 lookup_groups(const std::int8_t* table, const std::uint8_t* p) {
+  const __m128i entries = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i nibble = _mm_set1_epi8(15);
+  const __m128i low = _mm_shuffle_epi8(entries, _mm_and_si128(codes, nibble));
+  const __m128i high = _mm_shuffle_epi8(entries, _mm_and_si128(_mm_srli_epi16(codes, 4), nibble));
+  return {widen_i8(_mm_unpacklo_epi64(low, high)), widen_i8(_mm_unpackhi_epi64(low, high))};
+}
 ORRERY_INLINE float half_at(const std::uint8_t* p) {
   return _cvtsh_ss(load_u16(p));
 }
@@ -94,6 +103,15 @@ ORRERY_INLINE float half_at(const std::uint8_t* p) {
 ORRERY_INLINE Lanes2 lookup_nibbles(const std::int8_t* table, const std::uint8_t* p) {
   return {V::map_i([&](int i) { return table[p[i] & 15]; }),
           V::map_i([&](int i) { return table[p[i] >> 4]; })};
+}
+ORRERY_INLINE Lanes2 lookup_groups(const std::int8_t* table, const std::uint8_t* p) {
+  const auto group = [&](int first) {
+    return V::map_i([&](int i) {
+      const std::uint8_t code = p[first + i % 8];
+      return table[i < 8 ? code & 15 : code >> 4];
+    });
+  };
+  return {group(0), group(8)};
 }
 ORRERY_INLINE float half_at(const std::uint8_t* p) {
   return from_f16(load_u16(p));
@@ -122,6 +140,52 @@ ORRERY_INLINE void store_bf16_pairs(void* p, V::F even, V::F odd) {
   V::store_bf16_pairs(p, even, odd);
 #endif
 }
+
+#if defined(ORRERY_VEC_AVX512)
+
+// r[i][j] <-> r[j][i]
+ORRERY_INLINE void transpose16(V::F* r) {
+  __m512 a[16], b[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {  // pairs of rows, interleaved within 128 bits
+    a[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+    a[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 4) {  // column c of four rows in the 128-bit parts of b[i + c % 4]
+    for (int j = 0; j < 2; ++j) {
+      const __m512d low = _mm512_castps_pd(a[i + j]), high = _mm512_castps_pd(a[i + j + 2]);
+      b[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+      b[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+    }
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < 4; ++c) {  // 4 x 4 of 128-bit parts
+    const __m512 low = _mm512_shuffle_f32x4(b[c], b[4 + c], 0x88);
+    const __m512 high = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0x88);
+    const __m512 low_odd = _mm512_shuffle_f32x4(b[c], b[4 + c], 0xDD);
+    const __m512 high_odd = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0xDD);
+    r[c] = _mm512_shuffle_f32x4(low, high, 0x88);
+    r[8 + c] = _mm512_shuffle_f32x4(low, high, 0xDD);
+    r[4 + c] = _mm512_shuffle_f32x4(low_odd, high_odd, 0x88);
+    r[12 + c] = _mm512_shuffle_f32x4(low_odd, high_odd, 0xDD);
+  }
+}
+
+#else
+
+// r[i][j] <-> r[j][i]
+ORRERY_INLINE void transpose16(V::F* r) {
+  float values[16][16];
+  for (int i = 0; i < 16; ++i) V::store(values[i], r[i]);
+  for (int i = 0; i < 16; ++i) {
+    float column[16];
+    for (int j = 0; j < 16; ++j) column[j] = values[j][i];
+    r[i] = V::load(column);
+  }
+}
+
+#endif
 
 }  // namespace
 }  // namespace orrery::kernels
