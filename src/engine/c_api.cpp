@@ -239,8 +239,7 @@ Result<text::Json> variables_of(const orrery_model* model, const char* messages_
                                 int add_generation_prompt) {
   ORRERY_TRY_VOID(need(model != nullptr, "model"));
   ORRERY_TRY_VOID(need(messages_json != nullptr, "messages_json"));
-  return engine::chat_variables(*model->model, std::string_view(messages_json),
-                                add_generation_prompt != 0);
+  return engine::parse_conversation(*model->model, messages_json, add_generation_prompt != 0);
 }
 
 }  // namespace

@@ -96,8 +96,8 @@ Result<text::Json> chat_variables(const Model& model, const text::Json& conversa
   return variables;
 }
 
-Result<text::Json> chat_variables(const Model& model, std::string_view conversation_json,
-                                  bool add_generation_prompt) {
+Result<text::Json> parse_conversation(const Model& model, std::string_view conversation_json,
+                                      bool add_generation_prompt) {
   const text::Json parsed = text::Json::parse(conversation_json, nullptr, false);
   if (parsed.is_discarded()) return fail("E_JSON", "the conversation is not valid JSON");
   return chat_variables(model, parsed, add_generation_prompt);

@@ -15,8 +15,8 @@ namespace orrery::engine {
 Result<text::Json> chat_variables(const Model& model, const text::Json& conversation,
                                   bool add_generation_prompt);
 // The same from JSON text.
-Result<text::Json> chat_variables(const Model& model, std::string_view conversation_json,
-                                  bool add_generation_prompt);
+Result<text::Json> parse_conversation(const Model& model, std::string_view conversation_json,
+                                      bool add_generation_prompt);
 
 // The rendered conversation as tokens; special tokens come from the template alone. Errors: those
 // of Model::chat_template() and of rendering.
