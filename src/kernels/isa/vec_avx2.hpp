@@ -296,6 +296,14 @@ struct V : VQuarter {
   ORRERY_INLINE I dot(I acc, B w, B a) {
     return {_mm256_add_epi32(acc.l, dot32(w.l, a.l)), _mm256_add_epi32(acc.h, dot32(w.h, a.h))};
   }
+  ORRERY_INLINE I dot_pair(B w_low, B a_low, B w_high, B a_high) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    const __m256i l = _mm256_add_epi16(_mm256_maddubs_epi16(w_low.l, a_low.l),
+                                       _mm256_maddubs_epi16(w_high.l, a_high.l));
+    const __m256i h = _mm256_add_epi16(_mm256_maddubs_epi16(w_low.h, a_low.h),
+                                       _mm256_maddubs_epi16(w_high.h, a_high.h));
+    return {_mm256_madd_epi16(l, ones), _mm256_madd_epi16(h, ones)};
+  }
   ORRERY_INLINE I dot_signed(I acc, B w, B a) {
     const B size = {_mm256_abs_epi8(w.l), _mm256_abs_epi8(w.h)};
     const B moved = {_mm256_sign_epi8(a.l, w.l), _mm256_sign_epi8(a.h, w.h)};

@@ -239,6 +239,9 @@ struct V : VQuarter {
   }
   ORRERY_INLINE I zero_dots() { return {_mm512_setzero_si512()}; }
   ORRERY_INLINE I dot(I acc, B w, B a) { return {_mm512_dpbusd_epi32(acc.v, w.v, a.v)}; }
+  ORRERY_INLINE I dot_pair(B w_low, B a_low, B w_high, B a_high) {
+    return dot(dot(zero_dots(), w_low, a_low), w_high, a_high);
+  }
   ORRERY_INLINE I dot_signed(I acc, B w, B a) { return dot(acc, w, a); }
   ORRERY_INLINE I reduce_pair(I a, I b) {
     return {_mm512_add_epi32(_mm512_unpacklo_epi32(a.v, b.v), _mm512_unpackhi_epi32(a.v, b.v))};

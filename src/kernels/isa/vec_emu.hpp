@@ -341,6 +341,10 @@ struct V {
     for (int i = 0; i < 64; ++i) acc.v[i / 4] += w.v[i] * static_cast<std::int8_t>(a.v[i]);
     return acc;
   }
+  // Both halves of wide groups; w below 64, so that AVX2 may add pairs in 16 bits.
+  ORRERY_EMU I dot_pair(B w_low, B a_low, B w_high, B a_high) {
+    return dot(dot(zero_dots(), w_low, a_low), w_high, a_high);
+  }
   ORRERY_EMU I dot_signed(I acc, B w, B a) {
     for (int i = 0; i < 64; ++i)
       acc.v[i / 4] += static_cast<std::int8_t>(w.v[i]) * static_cast<std::int8_t>(a.v[i]);
