@@ -1,0 +1,68 @@
+// Every family on the CPU backend. With `deterministic`, float weights are class f32 in both phases
+// and held to the bounds of f32; without, prefill rounds operands to bf16.
+#include <gtest/gtest.h>
+
+#include "support/golden.hpp"
+#include "support/taps.hpp"
+
+namespace orrery::model {
+namespace {
+
+// Six layers of random norms amplify the roundings of bf16: exact arithmetic on operands that are
+// rounded so already has a mean KL of 4.7e-4 on the longest prompt.
+constexpr double kGemma3MaxKl = 1e-3;
+// Of taps, over 1 + the largest element: f32 sums of some hundred terms, through up to six layers.
+constexpr double kTapBound = 2e-5;
+
+class CpuGolden : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    folder_ = std::string(ORRERY_SHARED_DIR) + "/data/golden/" + GetParam();
+    if (!std::filesystem::exists(folder_)) GTEST_SKIP() << folder_ << " is absent";
+    auto backend = backend::make_cpu_backend({.threads = 2, .isa = ""});
+    ASSERT_TRUE(backend) << backend.error().message;
+    backend_ = std::move(*backend);
+  }
+  std::string gguf() const { return folder_ + "/" + GetParam() + "-f16.gguf"; }
+
+  std::string folder_;
+  std::unique_ptr<backend::Backend> backend_;
+};
+
+TEST_P(CpuGolden, F32) {
+  testing::GoldenCase golden;
+  golden.folder = folder_;
+  golden.model = gguf();
+  golden.runner.deterministic = true;
+  testing::check_golden(*backend_, golden);
+}
+
+TEST_P(CpuGolden, B16) {
+  testing::GoldenCase golden;
+  golden.folder = folder_;
+  golden.model = gguf();
+  golden.tolerance = testing::Tolerance::rounded;
+  if (std::string(GetParam()) == "gemma3") golden.max_kl = kGemma3MaxKl;
+  golden.runner.cache_element = DType::f16;
+  testing::check_golden(*backend_, golden);
+}
+
+TEST_P(CpuGolden, TapsEqualThoseOfTheReference) {
+  const auto checkpoint = storage::Checkpoint::open(gguf(), storage::system_io());
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  const auto model = load_model(*checkpoint);
+  ASSERT_TRUE(model) << model.error().message;
+  const auto prompts = testing::load_golden(folder_);
+  const auto reference = backend::make_reference_backend();
+  testing::RunnerOptions options;
+  options.deterministic = true;
+  testing::expect_taps_equal(*model, *backend_, *reference, options, prompts.back().ids, kTapBound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, CpuGolden,
+                         ::testing::Values("llama", "mistral", "llama3-rope", "smollm3", "qwen2",
+                                           "qwen2-untied", "qwen3", "gemma2", "gemma3", "phi3",
+                                           "glm4", "olmo2", "gpt2"));
+
+}  // namespace
+}  // namespace orrery::model
