@@ -36,7 +36,9 @@ function(orrery_precompile target owner)
   endif()
   if(target STREQUAL owner)
     target_precompile_headers(${target} PRIVATE ${ARGN})
-    target_compile_options(${target} PRIVATE -Xclang -fno-pch-timestamp)  # for ccache
+    if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")  # or ccache would never find it again
+      target_compile_options(${target} PRIVATE -Xclang -fno-pch-timestamp)
+    endif()
   else()
     target_precompile_headers(${target} REUSE_FROM ${owner})
   endif()
