@@ -29,8 +29,8 @@ endif()
 # coverage of kernels. These come last, after the -O of the sets.
 set(sanitized_flags)
 if(ORRERY_SANITIZE MATCHES "undefined")
-  set(sanitized_flags -O1 -fno-sanitize=undefined $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=fuzzer-no-link>
-    -fsanitize=shift,signed-integer-overflow,bounds)
+  set(sanitized_flags -O1 -fno-sanitize=undefined -fsanitize=shift,signed-integer-overflow,bounds
+    $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=fuzzer-no-link>)
 elseif(ORRERY_SANITIZE)
   set(sanitized_flags -O1)
 endif()
@@ -56,7 +56,8 @@ foreach(isa ${orrery_isas})
     # Optimised in debug builds too: a vocabulary of tiny inline functions is unusable otherwise.
     target_compile_options(orrery_kernels_${isa} PRIVATE -O3 -fno-exceptions -fno-rtti
       -fno-math-errno -fno-trapping-math -fno-unwind-tables -fno-asynchronous-unwind-tables
-      -Wno-psabi $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized -Wno-maybe-uninitialized> ${flags_${isa}})
+      -Wno-psabi $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized -Wno-maybe-uninitialized>
+      ${flags_${isa}})
     target_compile_options(orrery_kernels_${isa} PRIVATE ${sanitized_flags})
     target_sources(orrery_kernels PRIVATE $<TARGET_OBJECTS:orrery_kernels_${isa}>)
     foreach(unit ${sources})
