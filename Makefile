@@ -15,7 +15,7 @@ help:
 	@echo "make run [MODEL=..] [PROMPT=..] build, get the default model, chat or answer"
 	@echo "make test                      every check that CI runs (sanitizers, fuzzers too)"
 	@echo "make check                     the release build's tests and the style checks"
-	@echo "make bench                     benchmark the default model (or MODEL=..)"
+	@echo "make bench                     benchmark the kernels and the default model (or MODEL=..)"
 	@echo "make bench-peers               the same beside llama.cpp, as a table of ratios"
 	@echo "make install [PREFIX=..]       install the program, the library and its header"
 	@echo "make format, make lint         apply the code format; check the style"
@@ -42,7 +42,10 @@ check:
 	@PATH="$(CURDIR)/build-venv/bin:$$PATH" ctest --test-dir build -j $(JOBS) --output-on-failure
 
 bench: build
+	@cmake --build build -j $(JOBS) --target rows_bench blocks_bench
 	@test -n "$(MODEL)" || scripts/default-model >/dev/null
+	@build/bench/rows_bench
+	@build/bench/blocks_bench
 	@build/orrery bench $(MODEL)
 
 bench-peers: build
