@@ -81,7 +81,7 @@ Status Model::load_plans() {
   if (!loaded) return std::unexpected(loaded.error());
   loaded_.emplace(std::move(*loaded));
   info_.threads = options_.threads > 0 ? options_.threads : physical_cores();
-  if (options_.device == Device::cpu) {
+  if (options_.device != Device::reference) {
     ORRERY_TRY(backend_, backend::make_cpu_backend({info_.threads, options_.isa}));
   } else {
     backend_ = backend::make_reference_backend();
@@ -98,9 +98,17 @@ Status Model::load_plans() {
     ORRERY_TRY(decode, record(plan::Phase::decode, decode_capacity, info_.context));
   }
   const std::uint32_t slice =
-      options_.device == Device::cpu ? kPrefillTokens : kPrefillTokensReference;
+      options_.device == Device::reference ? kPrefillTokensReference : kPrefillTokens;
   ORRERY_TRY(auto prefill, record(plan::Phase::prefill, {slice, 1, kOutputs}, info_.context));
-  const std::uint64_t per_token =
+  return compile(std::move(decode), std::move(prefill), budget);
+}
+
+Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget) {
+  if (options_.device == Device::cpu_f32) {
+    ORRERY_TRY(decode, dequantized_.widen(std::move(decode)));
+    ORRERY_TRY(prefill, dequantized_.widen(std::move(prefill)));
+  }
+  info_.cache_bytes_per_token =
       cache_bytes(decode.plan.groups, plan::kPageTokens) / plan::kPageTokens;
   ORRERY_TRY(executor_, Executor::create(std::move(decode), std::move(prefill), *backend_,
                                          {.sequences = options_.max_sequences,
@@ -112,18 +120,17 @@ Status Model::load_plans() {
         "the tokenizer has {} tokens, the model only {}: some texts cannot be evaluated",
         tokenizer_->vocab_size(), executor_->vocab()));
   }
-  info_.family = h.family;
+  info_.family = loaded_->hparams().family;
   const auto name = checkpoint_->metadata().string_or("general.name", "");
   info_.name = name && !name->empty() ? std::string(*name) : file_name(checkpoint_->path());
   info_.device = backend_->info().description;
   for (const storage::TensorInfo& tensor : checkpoint_->tensors()) {
     info_.weight_bytes += tensor.bytes;
   }
-  info_.copied_bytes = loaded_->copied_bytes();
+  info_.copied_bytes = loaded_->copied_bytes() + dequantized_.bytes();
   info_.scratch_bytes = executor_->scratch_bytes();
-  info_.cache_bytes_per_token = per_token;
   info_.cache_budget_bytes = budget;
-  info_.training_context = h.context_length;
+  info_.training_context = loaded_->hparams().context_length;
   return {};
 }
 
@@ -163,12 +170,14 @@ Result<std::uint32_t> Model::choose_context(std::span<const plan::CacheGroup> gr
 
 Result<BoundPlan> Model::record(plan::Phase phase, plan::Capacity capacity,
                                 std::uint32_t context) const {
+  const bool is_f32 = options_.device == Device::cpu_f32;  // decode's classes, then widened
   BoundPlan bound;
-  ORRERY_TRY(bound.plan, loaded_->record({.phase = phase,
-                                          .capacity = capacity,
-                                          .deterministic = options_.deterministic,
-                                          .context_length = context,
-                                          .cache_element = options_.cache_element}));
+  ORRERY_TRY(bound.plan,
+             loaded_->record({.phase = phase,
+                              .capacity = capacity,
+                              .deterministic = options_.deterministic || is_f32,
+                              .context_length = context,
+                              .cache_element = is_f32 ? DType::f32 : options_.cache_element}));
   ORRERY_TRY(bound.weights, loaded_->bind(bound.plan));
   return bound;
 }

@@ -12,6 +12,7 @@
 
 #include "backend/backend.hpp"
 #include "base/result.hpp"
+#include "engine/dequantize.hpp"
 #include "engine/executor.hpp"
 #include "engine/model_defaults.hpp"
 #include "engine/sampler_params.hpp"
@@ -22,7 +23,9 @@
 
 namespace orrery::engine {
 
-enum class Device : std::uint8_t { cpu, reference };
+// cpu_f32: the CPU with weights decoded to f32, all in class f32, caches too: nearly exact, and
+// much faster than reference, for the memory of the decoded weights.
+enum class Device : std::uint8_t { cpu, cpu_f32, reference };
 
 struct ModelOptions {
   Device device = Device::cpu;
@@ -32,7 +35,7 @@ struct ModelOptions {
   bool deterministic = false;            // prefill in decode's number classes
   std::uint32_t max_sequences = 1;       // sessions open at once
   std::uint64_t cache_budget_bytes = 0;  // 0: half of the memory that is available
-  DType cache_element = DType::f16;      // f16 or f32
+  DType cache_element = DType::f16;      // f16 or f32; device cpu_f32: always f32
 };
 
 // For printing.
@@ -83,6 +86,7 @@ class Model : public std::enable_shared_from_this<Model> {
   Result<std::uint32_t> choose_context(std::span<const plan::CacheGroup> groups,
                                        std::uint64_t budget);
   Result<BoundPlan> record(plan::Phase phase, plan::Capacity capacity, std::uint32_t context) const;
+  Status compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget);
 
   ModelOptions options_;
   ModelInfo info_;
@@ -93,6 +97,7 @@ class Model : public std::enable_shared_from_this<Model> {
   std::optional<Error> template_error_;
   SamplerParams sampling_;
   std::optional<model::LoadedModel> loaded_;
+  Dequantized dequantized_;
   std::unique_ptr<backend::Backend> backend_;
   std::unique_ptr<Executor> executor_;
   std::vector<std::string> warnings_;

@@ -77,7 +77,8 @@ TEST(ModelDefaults, TemplateSources) {
   checkpoint.tokenizer_config = R"({"chat_template": "a"})";
   EXPECT_EQ(*chat_template_source(checkpoint), "a");
   checkpoint.tokenizer_config =
-      R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})";
+      R"({"chat_template": [{"name": "tool_use", "template": "t"},
+                            {"name": "default", "template": "d"}]})";
   EXPECT_EQ(*chat_template_source(checkpoint), "d");
   checkpoint.tokenizer_config = R"({"chat_template": [{"name": "tool_use", "template": "t"}]})";
   EXPECT_EQ(chat_template_source(checkpoint).error().kind, "E_TEMPLATE");

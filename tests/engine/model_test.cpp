@@ -70,7 +70,7 @@ TEST_F(ModelTest, ContextIsCappedByMemoryOrRefused) {
 TEST_F(ModelTest, GreedyTokensOfEveryFormatAndDevice) {
   const auto expected = nlohmann::json::parse(std::ifstream(golden("golden.json")));
   for (const char* file : {"llama-f16.gguf", ""}) {
-    for (const Device device : {Device::cpu, Device::reference}) {
+    for (const Device device : {Device::cpu, Device::cpu_f32, Device::reference}) {
       ModelOptions options;
       options.device = device;
       options.deterministic = true;
