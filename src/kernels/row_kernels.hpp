@@ -24,6 +24,19 @@ struct Q8Layout {
 }
 
 // y[i][r] = dot(x_i, w_r) for i < m, r < n.
+//
+// Class i8, the one definition for every layout, ISA and number of rows. Scale group b of a row is
+// its b-th group along k: 32 weights, or 16 for Q2_K, Q3_K, Q6_K and NVFP4. With the codes w (the
+// zero point taken off) and the activations q of the group, all in float but I and the sum of q:
+//   I = sum(w q) exactly, s = d_w d_x rounded once, acc[b mod 4] = fma(I, s, acc[b mod 4]),
+//   then, where the type has a minimum, c = d_x sum(q), acc[b mod 4] = fma(m_w, c, acc[b mod 4]);
+//   from +0, y = (acc[0] + acc[2]) + (acc[1] + acc[3]).
+// d_w is the block's d; for K types and IQ4_XS d times the group's integer scale; for MXFP4
+// 2^(e - 128) and for NVFP4 half the e4m3 scale, because the E2M1 codes are doubled. m_w is what is
+// added: m of Q4_1 and Q5_1, -(dmin * min) of K types. d_x is that of the 32 activations.
+//
+// Class f32: 16 lanes, lane i takes k = i (mod 16) in order by fma from +0, a cut end filled with
+// zeros; the lanes are summed i + 8, i + 4, i + 2, i + 1.
 struct MatmulRows {
   const void* w;         // n rows of file blocks, any alignment
   std::size_t w_stride;  // bytes between weight rows
