@@ -54,7 +54,7 @@ Status divergence(Options options) {
   const bool same = options.reference.empty();
   ORRERY_TRY(const auto reference,
              open_model(same ? options.model : options.reference, options.open,
-                        same ? engine::Device::reference : engine::Device::cpu));
+                        same ? engine::Device::cpu_f32 : engine::Device::cpu));
   ORRERY_TRY(const engine::EvalText text, read_windows(options, *model));
   ORRERY_TRY(const auto session, engine::Session::open(model->executor()));
   ORRERY_TRY(const auto reference_session, engine::Session::open(reference->executor()));
@@ -128,7 +128,7 @@ void add_eval(CLI::App& app, Action& action) {
   CLI::App* kl = eval->add_subcommand("kl", "divergence from a reference");
   kl->add_option("MODEL", options->model, "model file, folder or short name");
   kl->add_option("--reference", options->reference,
-                 "the reference model; without it the same file in double precision");
+                 "the reference model; without it the same file dequantised, in f32");
   kl->add_option("--file", options->file, "the text; - is stdin")->required();
   add_open_options(*kl, options->open);
   kl->callback([options, &action] { action = [options] { return divergence(*options); }; });

@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -89,7 +90,7 @@ std::size_t write_file(char* data, std::size_t size, std::size_t count, void* us
     sink.checked = true;
     sink.refused = status != 200 && status != 206;
     if (status == 200 && sink.offset != 0) {  // the server cannot resume: start over
-      if (std::freopen(nullptr, "wb", sink.file) == nullptr) sink.disk_error = errno;
+      if (ftruncate(fileno(sink.file), 0) != 0) sink.disk_error = errno;
       sink.offset = 0;
     }
   }
@@ -122,9 +123,9 @@ Status transfer(const DownloadRequest& request, const std::string& part) {
   curl_easy_setopt(curl.get(), CURLOPT_XFERINFOFUNCTION, report_progress);
   curl_easy_setopt(curl.get(), CURLOPT_XFERINFODATA, &sink);
   curl_easy_setopt(curl.get(), CURLOPT_NOPROGRESS, 0L);
-  if (sink.offset != 0) {
-    curl_easy_setopt(curl.get(), CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(sink.offset));
-  }
+  // A plain Range: with curl's own resuming, a server that sends the whole file would be an error.
+  const std::string range = std::to_string(sink.offset) + "-";
+  if (sink.offset != 0) curl_easy_setopt(curl.get(), CURLOPT_RANGE, range.c_str());
   const CURLcode code = curl_easy_perform(curl.get());
   long status = 0;
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
