@@ -88,12 +88,13 @@ struct AttentionBlock {
   void* scratch;         // attention_scratch_bytes(k_dim, v_dim), 64-byte aligned
   float* out_f;          // [v_dim][32] of the first head, heads and blocks as q, or null
   void* out_x;           // X block of all heads, or null
-  int out_feature;       // first feature of the first head in out_x (even). Features that pad
-                         // the last 32 are not written
+  int out_feature;       // first feature of the first head in out_x (even)
   int heads = 1, blocks = 1;
   std::size_t q_block_stride = 0;      // floats between blocks of q
   std::size_t out_f_block_stride = 0;  // floats between blocks of out_f
   std::size_t out_x_block_stride = 0;  // bytes between blocks of out_x
+  // Features of out_x, if not a multiple of 32: the head that ends there zeroes the padding.
+  int out_features = 0;
 };
 
 struct BlockKernels {

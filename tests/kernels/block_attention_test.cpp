@@ -65,7 +65,7 @@ class BlockAttentionTest : public BlockTest {
     fill_f_blocks(rows, tokens, q_features, 0.5F, f.data());
     Aligned<float> out(std::size_t(n_blocks) * features * 32, NAN);
     const std::size_t x_block = round_up(features, 32) * 64;
-    Aligned<std::byte> out_x(n_blocks * x_block);
+    Aligned<std::byte> out_x(n_blocks * x_block, std::byte{0xFF});
     Aligned<std::byte> scratch(blocks->attention_scratch_bytes(c.k_dim, c.v_dim), std::byte{0xFF});
     for (int b = 0; b < n_blocks; b += per_call) {
       AttentionBlock call = {};
@@ -81,7 +81,7 @@ class BlockAttentionTest : public BlockTest {
       call.q_block_stride = std::size_t(q_features) * 32;
       call.out_f_block_stride = std::size_t(features) * 32, call.out_x_block_stride = x_block;
       call.out_f = out.data() + std::size_t(b) * features * 32;
-      call.out_x = out_x.data() + b * x_block;
+      call.out_x = out_x.data() + b * x_block, call.out_features = features;
       blocks->attention(call);
     }
     std::vector<float> result;
@@ -89,6 +89,9 @@ class BlockAttentionTest : public BlockTest {
       for (int i = 0; i < features; ++i) {
         result.push_back(f_value(out.data(), features, t, i));
         EXPECT_EQ(x_value(out_x.data(), features, t, i), rounded_bf16(result.back()));
+      }
+      for (int i = features; i < static_cast<int>(round_up(features, 32)); ++i) {
+        EXPECT_EQ(x_bits(out_x.data(), features, t, i), 0) << "padding";
       }
     }
     return result;

@@ -258,6 +258,8 @@ struct BlockFlash {
         }
       }
     }
+    const int end = a.out_feature + (head + 1) * a.v_dim;
+    if (x_block != nullptr && end == a.out_features) pad_x(x_block, end);
   }
 
   const AttentionBlock& a;
