@@ -134,9 +134,13 @@ void attend_heads(const AttentionPart& a, int head) {
 
 template <class Cache>
 [[gnu::always_inline]] inline void attend(const AttentionPart& a) {
-  constexpr int kMost = V::kMaxTile >= 4 ? 3 : 2;
+  constexpr int kMost = V::kMaxTile;  // every group of heads reads the whole part
   int head = 0;
   for (; head + kMost <= a.g; head += kMost) attend_heads<Cache, kMost>(a, head);
+  if constexpr (kMost >= 4) {
+    if (a.g - head == 3) return attend_heads<Cache, 3>(a, head);
+    if (a.g - head == 2) return attend_heads<Cache, 2>(a, head);
+  }
   for (; head < a.g; ++head) attend_heads<Cache, 1>(a, head);
 }
 
