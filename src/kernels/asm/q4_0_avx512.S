@@ -1,10 +1,11 @@
-# One row of Q4_0 blocks times one activation row, class i8 (ARCHITECTURE.md): the assembly body beside
-# the intrinsics one, with the same bits. AVX-512 F, BW, VL, VNNI and F16C; System V calling.
+# One row of Q4_0 blocks times one activation row, class i8 (row_kernels.hpp): the assembly body
+# beside the intrinsics one, with the same bits. AVX-512 F, BW, VL, VNNI and F16C; System V calling.
 #
-#   void orrery_q4_0_row_avx512(const void* w, const int8_t* q, const float* d, const int16_t* sums,
-#                               long blocks, float* y)
+#   void orrery_q4_0_row_avx512(const void* w, const int8_t* q, const float* d,
+#                               const int16_t* sums, long blocks, float* y)
 #   rdi: blocks of 18 bytes (f16 d, 16 bytes of nibbles: values i and i + 16 share a byte)
-#   rsi: 32 int8 a block   rdx: one float a block   rcx: two int16 sums a block   r8: blocks   r9: out
+#   rsi: 32 int8 a block   rdx: one float a block   rcx: two int16 sums a block
+#   r8: blocks   r9: out
         .intel_syntax noprefix
         .text
         .p2align 4

@@ -1,4 +1,4 @@
-// One row of Q4_0 blocks times one activation row, class i8 (ARCHITECTURE.md): the assembly body of
+// One row of Q4_0 blocks times one activation row, class i8 (row_kernels.hpp): the assembly body of
 // AArch64 with the dot product extension. See q4_0_avx512.S for the layouts.
 //
 //   void orrery_q4_0_row_dotprod(const void* w, const int8_t* q, const float* d,
