@@ -1,6 +1,6 @@
 #include "cli/conversation.hpp"
 
-#include "text/chat.hpp"
+#include "engine/chat.hpp"
 
 namespace orrery::cli {
 namespace {
@@ -22,7 +22,6 @@ void Conversation::set_system(std::string system) {
 }
 
 Result<std::vector<text::TokenId>> Conversation::tokens(const engine::Model& model) const {
-  ORRERY_TRY(const text::ChatTemplate* chat_template, model.chat_template());
   text::Json variables;
   variables["messages"] = text::Json::array();
   if (!system_.empty()) {
@@ -32,7 +31,7 @@ Result<std::vector<text::TokenId>> Conversation::tokens(const engine::Model& mod
     variables["messages"].push_back({{"role", message.role}, {"content", message.content}});
   }
   variables["add_generation_prompt"] = true;
-  return text::encode_chat(model.tokenizer(), *chat_template, variables);
+  return engine::chat_tokens(model, std::move(variables));
 }
 
 // A line of a message that begins with the mark, or with backslashes and the mark, gets one more

@@ -1,8 +1,8 @@
 """A server like a Hugging Face mirror, for the tests of `orrery pull`.
 
 Serves one repository with one file; understands Range. Prints its port and stops with its stdin.
-Arguments: the file, then options: cut (the first answer breaks off half-way), wrong-sha (the listing
-names another checksum), no-range (the server always sends the whole file).
+Arguments: the file, then options: cut (the first answer breaks off half-way), wrong-sha (the
+listing names another checksum), no-range (the server always sends the whole file).
 """
 
 import hashlib

@@ -1,0 +1,129 @@
+// `orrery run`, `eval` and `bench` on a small real or golden model, as scripts use them.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/process.hpp"
+#include "support/temp_dir.hpp"
+
+namespace orrery::cli {
+namespace {
+
+using test::Outcome;
+using test::run_program;
+
+// A tiny golden model with a tokenizer: quick on every machine.
+std::string tiny_model() {
+  return std::string(ORRERY_SHARED_DIR) + "/data/golden/llama/llama-f16.gguf";
+}
+
+class Commands : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(tiny_model())) GTEST_SKIP() << "needs ../shared/data/golden";
+  }
+};
+
+TEST_F(Commands, RawPromptContinuesTheTextOnStdoutAlone) {
+  const std::vector<std::string> base = {"run", tiny_model(), "--raw", "-n", "6", "--temp", "0"};
+  std::vector<std::string> with_prompt = base;
+  with_prompt.insert(with_prompt.end(), {"-p", "ab"});
+  const Outcome outcome = run_program(with_prompt);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out, "");
+  EXPECT_NE(outcome.err.find("tok/s"), std::string::npos) << outcome.err;
+  // The same from a pipe, from a file, and as an argument; and the same each time.
+  EXPECT_EQ(run_program(base, "ab").out, outcome.out);
+  const test::TempDir folder;
+  std::vector<std::string> with_file = base;
+  with_file.insert(with_file.end(), {"-f", folder.write("prompt", "ab"), "--quiet"});
+  const Outcome quiet = run_program(with_file);
+  EXPECT_EQ(quiet.out, outcome.out);
+  EXPECT_EQ(quiet.err, "");
+}
+
+TEST_F(Commands, AModelWithoutATemplateSaysSo) {
+  const Outcome outcome = run_program({"run", tiny_model(), "-p", "ab", "-n", "2", "--seed", "1"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("no chat template"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Commands, APromptLongerThanTheContextIsAnErrorUnlessShifted) {
+  const std::string text(4000, 'a');
+  std::vector<std::string> arguments = {"run", tiny_model(), "--raw",  "-c", "64",
+                                        "-n",  "3",          "--temp", "0"};
+  const Outcome refused = run_program(arguments, text);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.err.find("error[E_CONTEXT]"), std::string::npos) << refused.err;
+  arguments.insert(arguments.end(), {"--on-overflow", "shift"});
+  EXPECT_EQ(run_program(arguments, text).exit_code, 0);
+}
+
+TEST_F(Commands, EvalLogitsPrintsOneJsonObject) {
+  const Outcome outcome = run_program(
+      {"eval", "logits", tiny_model(), "--ids", "1 2 3", "--top", "4", "--greedy", "5", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(outcome.out, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << outcome.out;
+  EXPECT_EQ(json["top"].size(), 4U);
+  EXPECT_EQ(json["greedy"].size(), 5U);
+  EXPECT_EQ(json["greedy"][0], json["top"][0][0]);
+  EXPECT_GT(json["logsumexp"].get<double>(), json["top"][0][1].get<double>());
+  for (const char* ids : {"1 x", "-1", "", "999999"}) {
+    EXPECT_NE(run_program({"eval", "logits", tiny_model(), "--ids", ids}).exit_code, 0) << ids;
+  }
+}
+
+TEST_F(Commands, EvalEndsWithTheFigures) {
+  const test::TempDir folder;
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "word " + std::to_string(i * i) + " ";
+  const std::string file = folder.write("text", text);
+  const Outcome ppl =
+      run_program({"eval", "perplexity", tiny_model(), "--file", file, "--ctx", "64"});
+  ASSERT_EQ(ppl.exit_code, 0) << ppl.err;
+  EXPECT_NE(ppl.out.find("\nperplexity "), std::string::npos) << ppl.out;
+  const Outcome kl = run_program({"eval", "kl", tiny_model(), "--file", file, "--ctx", "64"});
+  ASSERT_EQ(kl.exit_code, 0) << kl.err;
+  EXPECT_NE(kl.out.find("\nkl_mean "), std::string::npos) << kl.out;
+  EXPECT_NE(kl.out.find("\ntop1 "), std::string::npos) << kl.out;
+}
+
+TEST_F(Commands, BenchPrintsJsonWithTheStableKeys) {
+  const Outcome outcome = run_program({"bench", tiny_model(), "--prefill", "32", "--decode", "8",
+                                       "--repeat", "2", "--sequences", "2", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(outcome.out, nullptr, false);
+  ASSERT_TRUE(json.is_array()) << outcome.out;
+  std::vector<std::string> tests;
+  for (const auto& entry : json) {
+    tests.push_back(entry["test"]);
+    for (const char* key : {"tokens", "depth", "sequences", "threads", "tokens_per_second",
+                            "bytes_per_token", "bandwidth_fraction", "peak_rss_bytes"}) {
+      EXPECT_TRUE(entry.contains(key)) << key;
+    }
+    EXPECT_GT(entry["tokens_per_second"]["median"].get<double>(), 0);
+    EXPECT_LE(entry["tokens_per_second"]["min"], entry["tokens_per_second"]["max"]);
+  }
+  EXPECT_EQ(tests, (std::vector<std::string>{"prefill", "first_token", "decode"}));
+}
+
+TEST_F(Commands, InspectPlanShowsStepsAndKernels) {
+  const Outcome outcome = run_program({"inspect", "plan", tiny_model()});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* expected : {"== decode", "== prefill", "rope_kv_write", "kernels:"}) {
+    EXPECT_NE(outcome.out.find(expected), std::string::npos) << expected;
+  }
+}
+
+TEST_F(Commands, InspectTokensPrintsOneLineOfIds) {
+  const test::TempDir folder;
+  const Outcome outcome = run_program(
+      {"inspect", "tokens", tiny_model(), "--file", folder.write("text", "ab\ncd"), "--ids"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1);
+  EXPECT_EQ(outcome.out.find_first_not_of("0123456789 \n"), std::string::npos) << outcome.out;
+}
+
+}  // namespace
+}  // namespace orrery::cli
