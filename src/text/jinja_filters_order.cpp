@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "text/jinja_paths.hpp"
+#include "text/jinja_sort.hpp"
 
 namespace orrery::text::jinja {
 
@@ -15,9 +16,8 @@ struct Keyed {
   Value item;
 };
 
-// Stable, and safe with comparisons that raise.
 void sort_keyed(Interpreter& interpreter, std::vector<Keyed>& entries, bool reverse) {
-  std::stable_sort(entries.begin(), entries.end(), [&](const Keyed& a, const Keyed& b) {
+  merge_sort(entries, [&](const Keyed& a, const Keyed& b) {
     return reverse ? interpreter.less(b.key, a.key) : interpreter.less(a.key, b.key);
   });
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "text/jinja_interp.hpp"
+#include "text/jinja_sort.hpp"
 
 namespace orrery::text::jinja {
 
@@ -381,7 +382,7 @@ class JsonWriter {
     std::vector<const DictEntry*> order;
     for (const DictEntry& entry : dict.entries) order.push_back(&entry);
     if (style_.sort_keys) {
-      std::stable_sort(order.begin(), order.end(), [&](const DictEntry* a, const DictEntry* b) {
+      merge_sort(order, [&](const DictEntry* a, const DictEntry* b) {
         return interpreter_.less(a->key, b->key);
       });
     }
