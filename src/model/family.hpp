@@ -26,11 +26,17 @@ struct CommonKeys {
   Key norm_eps{"attention.layer_norm_rms_epsilon", "rms_norm_eps"};
 };
 
+// What config.json may leave out because transformers has it as a default; 0: it must be there.
+struct ConfigDefaults {
+  std::uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0, context_length = 0;
+};
+
 struct Family {
   std::string_view name{};
   std::span<const std::string_view> gguf{};    // values of general.architecture
   std::span<const std::string_view> config{};  // values of model_type in config.json
   CommonKeys keys{};
+  ConfigDefaults defaults{};
   std::span<const NamePair> tensor_names{};  // that differ from the usual ones in safetensors
   bool transposed = false;                   // matrices of safetensors are (in, out)
   // What the family adds to the common parameters; E_HPARAM.
@@ -42,7 +48,7 @@ struct Family {
 std::span<const Family* const> families();
 
 // Reads the parameters that every family has, with rope left to the family.
-Status read_common(const Source& source, const CommonKeys& keys, Hparams& hparams);
+Status read_common(const Source& source, const Family& family, Hparams& hparams);
 
 // Reads hidden_act of config.json (as `key` names it); GGUF leaves it to the family.
 Status read_activation(const Source& source, Key key, Hparams& hparams);

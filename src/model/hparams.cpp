@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/family.hpp"
@@ -12,19 +13,29 @@ constexpr float kMaxEps = 1.0F;
 // A longer context is clamped: nothing is allocated from this number.
 constexpr std::uint32_t kMaxSaidContext = 0xFFFFFFFFU;
 
-Status read_heads(const Source& source, const CommonKeys& keys, Hparams& h) {
-  ORRERY_TRY(h.n_heads, source.integer(keys.n_heads, 1, kMaxHeads));
-  ORRERY_TRY(h.n_kv_heads, source.integer_or(keys.n_kv_heads, 1, h.n_heads, h.n_heads));
+// Required, unless transformers has a default and the file is a config.json.
+Result<std::uint32_t> required(const Source& source, Key key, std::uint32_t high,
+                               std::uint32_t unsaid) {
+  if (unsaid == 0 || source.is_gguf()) return source.integer(key, 1, high);
+  return source.integer_or(key, 1, high, unsaid);
+}
+
+Status read_heads(const Source& source, const CommonKeys& keys, const ConfigDefaults& defaults,
+                  Hparams& h) {
+  ORRERY_TRY(h.n_heads, required(source, keys.n_heads, kMaxHeads, defaults.n_heads));
+  const bool defaulted = !source.is_gguf() && defaults.head_dim != 0;
+  const std::uint32_t kv_heads = defaulted ? defaults.n_kv_heads : h.n_heads;
+  ORRERY_TRY(h.n_kv_heads, source.integer_or(keys.n_kv_heads, 1, h.n_heads, kv_heads));
   if (h.n_heads % h.n_kv_heads != 0) {
     return fail("E_HPARAM", fmt::format("{} is {}, no divisor of the {} heads",
                                         source.name(keys.n_kv_heads), h.n_kv_heads, h.n_heads));
   }
-  if (!source.has(keys.head_dim) && h.hidden_dim % h.n_heads != 0) {
+  if (!source.has(keys.head_dim) && !defaulted && h.hidden_dim % h.n_heads != 0) {
     return fail("E_HPARAM", fmt::format("{} is {}, which {} heads do not divide",
                                         source.name(keys.hidden_dim), h.hidden_dim, h.n_heads));
   }
-  ORRERY_TRY(h.head_dim,
-             source.integer_or(keys.head_dim, 1, kMaxHeadDim, h.hidden_dim / h.n_heads));
+  const std::uint32_t head_dim = defaulted ? defaults.head_dim : h.hidden_dim / h.n_heads;
+  ORRERY_TRY(h.head_dim, source.integer_or(keys.head_dim, 1, kMaxHeadDim, head_dim));
   ORRERY_TRY(const std::uint32_t v_dim,
              source.integer_or(keys.v_head_dim, 1, kMaxHeadDim, h.head_dim));
   if (v_dim != h.head_dim) {
@@ -40,13 +51,18 @@ Status read_heads(const Source& source, const CommonKeys& keys, Hparams& h) {
 
 }  // namespace
 
-Status read_common(const Source& source, const CommonKeys& keys, Hparams& h) {
+Status read_common(const Source& source, const Family& family, Hparams& h) {
+  const CommonKeys& keys = family.keys;
   ORRERY_TRY(h.hidden_dim, source.integer(keys.hidden_dim, 1, kMaxHiddenDim));
-  ORRERY_TRY_VOID(read_heads(source, keys, h));
+  ORRERY_TRY_VOID(read_heads(source, keys, family.defaults, h));
   ORRERY_TRY(h.ffn_dim, source.integer_or(keys.ffn_dim, 1, kMaxFfnDim, 4 * h.hidden_dim));
-  ORRERY_TRY(h.context_length, source.integer(keys.context_length, 1, kMaxSaidContext));
+  ORRERY_TRY(h.context_length, required(source, keys.context_length, kMaxSaidContext,
+                                        family.defaults.context_length));
   h.context_length = std::min(h.context_length, kMaxContext);
-  ORRERY_TRY(h.norm_eps, source.positive_or(keys.norm_eps, kMaxEps, 1e-6F));
+  const bool needed = source.is_gguf() || source.has(keys.norm_eps);
+  if (needed) {
+    ORRERY_TRY(h.norm_eps, source.positive(keys.norm_eps, kMaxEps));
+  }
   h.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(h.head_dim)));
   h.rope_layers.assign(h.n_layers, true);
   h.window_layers.assign(h.n_layers, false);

@@ -32,7 +32,7 @@ struct Hparams {
   std::uint32_t ffn_dim = 0;
   std::uint32_t vocab_size = 0;      // rows of the embedding
   std::uint32_t context_length = 0;  // tokens, as trained (or extended by the file's rope scaling)
-  float norm_eps = 1e-5F;
+  float norm_eps = 1e-6F;
   float norm_offset = 0.0F;  // 1 where the file stores w - 1
   plan::Activation activation = plan::Activation::silu;
 

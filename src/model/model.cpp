@@ -37,7 +37,7 @@ Status read_vocab(const storage::Checkpoint& checkpoint, const Source& source,
   }
   h.vocab_size = static_cast<std::uint32_t>(embedding->rows);
   if (!source.is_gguf()) {
-    ORRERY_TRY(h.vocab_size, source.integer({"", "vocab_size"}, 1, kMaxVocab));
+    ORRERY_TRY(h.vocab_size, source.integer_or({"", "vocab_size"}, 1, kMaxVocab, h.vocab_size));
   }
   const std::uint64_t tokens =
       list_size(checkpoint, "tokenizer.ggml.tokens").value_or(h.vocab_size);
@@ -92,7 +92,7 @@ Result<LoadedModel> load_model(std::shared_ptr<const storage::Checkpoint> checkp
   h.family = family.name;
   ORRERY_TRY(h.n_layers, source->integer(family.keys.n_layers, 1, kMaxLayers));
   source->set_list_length(h.n_layers);
-  ORRERY_TRY_VOID(read_common(*source, family.keys, h));
+  ORRERY_TRY_VOID(read_common(*source, family, h));
   ORRERY_TRY_VOID(family.read(*source, h));
   model.tensors_ = std::make_shared<Tensors>(checkpoint, family.tensor_names, family.transposed);
   Tensors& tensors = *model.tensors_;

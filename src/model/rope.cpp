@@ -150,11 +150,11 @@ double llama3(const RopeScaling& s, double frequency) {
 
 }  // namespace
 
-Status read_rope(const Source& source, Hparams& h) {
+Status read_rope(const Source& source, Hparams& h, float default_theta) {
   std::string section = find_section(source);
   if (!source.has({"", section + "rope_theta"})) section.clear();
   const std::string theta = section + "rope_theta";
-  ORRERY_TRY(h.rope_theta, source.positive_or({"rope.freq_base", theta}, kMaxTheta, 10000.0F));
+  ORRERY_TRY(h.rope_theta, source.positive_or({"rope.freq_base", theta}, kMaxTheta, default_theta));
   if (source.is_gguf()) {
     const Key dim{"rope.dimension_count", ""};
     ORRERY_TRY(h.rope_dim, source.integer_or(dim, 1, h.head_dim, h.head_dim));

@@ -12,7 +12,7 @@ namespace orrery::model {
 
 // Reads rope_theta, rope_dim and the scaling from the keys that all families share; head_dim and
 // context_length are known. E_HPARAM.
-Status read_rope(const Source& source, Hparams& hparams);
+Status read_rope(const Source& source, Hparams& hparams, float default_theta = 10000.0F);
 
 // The frequencies of rope_dim / 2 pairs for sequences of up to context_length tokens.
 std::vector<float> rope_frequencies(const RopeScaling& scaling, float theta, std::uint32_t rope_dim,

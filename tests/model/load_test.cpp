@@ -125,6 +125,8 @@ TEST(Load, Rope) {
 
 // G77
 TEST(Load, Epsilon) {
+  expect_refused(fake_llama({{"llama.attention.layer_norm_rms_epsilon", std::string_view()}}),
+                 "E_HPARAM", "layer_norm_rms_epsilon is missing");
   for (const double eps : {0.0, -1e-5, std::nan(""), 1e30}) {
     expect_key_refused("attention.layer_norm_rms_epsilon", eps);
   }
@@ -220,6 +222,40 @@ TEST(Load, BindNeedsData) {
   const auto pointers = model->bind(*plan);
   ASSERT_FALSE(pointers);
   EXPECT_EQ(pointers.error().kind, "E_NODATA");
+}
+
+// The larger Gemma 3 checkpoints wrap the language model and leave out transformers' defaults.
+TEST(Load, ConfigInsideAModelThatSees) {
+  auto fake = std::make_shared<FakeCheckpoint>();
+  fake->format_ = storage::Format::safetensors;
+  fake->config_ = R"({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text",
+    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1, "sliding_window": 1024,
+    "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}})";
+  const std::string block = "language_model.model.layers.0.";
+  fake->add("language_model.model.embed_tokens.weight", DType::bf16, {64, 32});
+  fake->add("language_model.model.norm.weight", DType::bf16, {64});
+  for (const char* norm : {"input_layernorm", "post_attention_layernorm",
+                           "pre_feedforward_layernorm", "post_feedforward_layernorm"}) {
+    fake->add(block + norm + ".weight", DType::bf16, {64});
+  }
+  fake->add(block + "self_attn.q_norm.weight", DType::bf16, {256});
+  fake->add(block + "self_attn.k_norm.weight", DType::bf16, {256});
+  fake->add(block + "self_attn.q_proj.weight", DType::bf16, {64, 2048});
+  fake->add(block + "self_attn.k_proj.weight", DType::bf16, {64, 1024});
+  fake->add(block + "self_attn.v_proj.weight", DType::bf16, {64, 1024});
+  fake->add(block + "self_attn.o_proj.weight", DType::bf16, {2048, 64});
+  fake->add(block + "mlp.gate_proj.weight", DType::bf16, {64, 96});
+  fake->add(block + "mlp.up_proj.weight", DType::bf16, {64, 96});
+  fake->add(block + "mlp.down_proj.weight", DType::bf16, {96, 64});
+  fake->add("vision_tower.patch.weight", DType::bf16, {64, 3, 2, 2});
+  const auto model = load_model(fake);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->hparams().n_heads, 8U);
+  EXPECT_EQ(model->hparams().context_length, 131072U);
+  EXPECT_EQ(model->hparams().rope_scaling.factor, 8.0F);
+  EXPECT_EQ(model->hparams().rope_theta, 1e6F);
+  EXPECT_EQ(model->hparams().norm_offset, 1.0F);
+  EXPECT_EQ(model->hparams().vocab_size, 32U);
 }
 
 TEST(Load, ConfigOfSafetensors) {

@@ -26,6 +26,9 @@ std::string cache_folder() {
   return std::string(home == nullptr ? "" : home) + "/.cache/orrery/";
 }
 
+// Mean over the positions of a short prompt; over long texts it is held to 1e-3.
+constexpr double kMaxKl = 5e-3;
+
 class RealModel : public ::testing::TestWithParam<Real> {};
 
 // The first prompt only: a token of 135 million weights takes the oracle about a second.
@@ -63,6 +66,43 @@ TEST_P(RealModel, FirstPromptEqualsTransformers) {
     const auto row = (*runner)->feed({greedy[i]}, plan::Phase::decode);
     ASSERT_TRUE(row) << row.error().message;
     EXPECT_EQ(testing::argmax(row->data(), vocab), greedy[i + 1]);
+  }
+}
+
+// Class i8 against the same weights, dequantised: in decode, and in prefill with `deterministic`.
+TEST_P(RealModel, CpuStaysCloseToTheReference) {
+  const std::string file = cache_folder() + GetParam().file;
+  const std::string golden =
+      std::string(ORRERY_SHARED_DIR) + "/data/golden_real/" + GetParam().golden;
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is absent";
+  if (!std::filesystem::exists(golden)) GTEST_SKIP() << golden << " is absent";
+  std::ifstream stream(golden);
+  const auto json = nlohmann::json::parse(stream, nullptr, false);
+  const std::vector<std::int32_t> ids = json["prompts"][0]["ids"];
+  const auto checkpoint = storage::Checkpoint::open(file, storage::system_io());
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  const auto model = load_model(*checkpoint);
+  ASSERT_TRUE(model) << model.error().message;
+  const auto cpu = backend::make_cpu_backend({.threads = 2, .isa = ""});
+  ASSERT_TRUE(cpu) << cpu.error().message;
+  const auto reference = backend::make_reference_backend();
+  const auto oracle = testing::PlanRunner::make(*model, *reference, {});
+  const auto want = (*oracle)->feed(ids, plan::Phase::prefill);
+  const std::vector<double> wide(want->begin(), want->end());
+  for (const bool deterministic : {false, true}) {
+    testing::RunnerOptions options;
+    options.deterministic = deterministic;
+    options.cache_element = DType::f16;
+    const auto runner = testing::PlanRunner::make(*model, **cpu, options);
+    ASSERT_TRUE(runner) << runner.error().message;
+    for (const plan::Phase phase : {plan::Phase::prefill, plan::Phase::decode}) {
+      (*runner)->restart();
+      const auto got = (*runner)->feed(ids, phase);
+      ASSERT_TRUE(got) << got.error().message;
+      const auto d = testing::compare_logits(*got, wide, model->hparams().vocab_size);
+      EXPECT_LE(d.mean_kl, kMaxKl)
+          << "deterministic " << deterministic << ", phase " << static_cast<int>(phase);
+    }
   }
 }
 

@@ -8,6 +8,9 @@
 namespace orrery::backend::reference {
 namespace {
 
+// Products below which waking a thread costs more than it saves.
+constexpr std::int64_t kThreadedWork = 2'000'000;
+
 double activate(plan::Activation activation, double x) {
   switch (activation) {
     case plan::Activation::none:
@@ -48,12 +51,12 @@ std::vector<double> ReferenceProgram::multiply(const std::vector<double>& x, std
     double* y;
     std::int64_t rows;
     plan::WeightId weight;
-  } job{this, x.data(), y.data(), rows, weight};
+    std::uint32_t threads;
+  } job{this, x.data(), y.data(), rows, weight, 1};
   const auto task = [](void* context, int thread) {
     const Job& j = *static_cast<const Job*>(context);
     const plan::Weight& matrix = j.program->plan_.weights[j.weight];
-    const auto step = static_cast<std::uint32_t>(j.program->team_->size());
-    for (auto n = static_cast<std::uint32_t>(thread); n < matrix.rows; n += step) {
+    for (auto n = static_cast<std::uint32_t>(thread); n < matrix.rows; n += j.threads) {
       const std::vector<float> decoded = j.program->weight_row(j.weight, n);
       const std::vector<double> row(decoded.begin(), decoded.end());
       for (std::int64_t r = 0; r < j.rows; ++r) {
@@ -61,7 +64,12 @@ std::vector<double> ReferenceProgram::multiply(const std::vector<double>& x, std
       }
     }
   };
-  team_->run(task, &job);
+  if (rows * w.rows * w.cols < kThreadedWork) {
+    task(&job, 0);
+  } else {
+    job.threads = static_cast<std::uint32_t>(team_->size());
+    team_->run(task, &job);
+  }
   return y;
 }
 

@@ -13,6 +13,10 @@ constexpr std::uint32_t kPeriod = 6;
 constexpr float kMaxScalar = 1e6F;
 constexpr float kMaxTheta = 1e12F;
 constexpr float kWindowTheta = 10000.0F;
+constexpr float kFullTheta = 1'000'000.0F;
+// transformers' Gemma3TextConfig; the larger checkpoints leave these out.
+constexpr ConfigDefaults kDefaults = {
+    .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .context_length = 131'072};
 
 Status read_window_theta(const Source& source, Hparams& h) {
   Key key{"rope.freq_base_swa", "rope_parameters/sliding_attention/rope_theta"};
@@ -36,7 +40,7 @@ Status read(const Source& source, Hparams& h) {
   ORRERY_TRY(h.logit_softcap,
              source.from_zero_or({"final_logit_softcapping", "final_logit_softcapping"}, kMaxScalar,
                                  0.0F));
-  ORRERY_TRY_VOID(read_rope(source, h));
+  ORRERY_TRY_VOID(read_rope(source, h, kFullTheta));
   ORRERY_TRY_VOID(read_window_theta(source, h));
   return read_windows(source, {.period = kPeriod}, h);
 }
@@ -73,6 +77,7 @@ extern const Family kGemma3;
 constexpr Family kGemma3 = {.name = "gemma3",
                             .gguf = kGguf,
                             .config = kConfig,
+                            .defaults = kDefaults,
                             .tensor_names = kTensorNames,
                             .read = read,
                             .forward = forward};

@@ -7,6 +7,10 @@ namespace orrery::model {
 namespace {
 
 Status read(const Source& source, Hparams& h) {
+  const Key window{"attention.sliding_window", "sliding_window"};
+  if (source.has(window)) {  // OLMo 3 under the same name
+    return fail("E_HPARAM", source.name(window) + " is set: OLMo 3 is not supported");
+  }
   ORRERY_TRY_VOID(read_activation(source, {"", "hidden_act"}, h));
   return read_rope(source, h);
 }
