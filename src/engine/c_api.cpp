@@ -239,7 +239,7 @@ Result<text::Json> variables_of(const orrery_model* model, const char* messages_
                                 int add_generation_prompt) {
   ORRERY_TRY_VOID(need(model != nullptr, "model"));
   ORRERY_TRY_VOID(need(messages_json != nullptr, "messages_json"));
-  return engine::parse_conversation(*model->model, messages_json, add_generation_prompt != 0);
+  return engine::parse_conversation(messages_json, add_generation_prompt != 0);
 }
 
 }  // namespace
@@ -319,9 +319,8 @@ int orrery_detokenize(const orrery_model* model, const int32_t* ids, size_t n_id
 int orrery_render(const orrery_model* model, const char* messages_json, int add_generation_prompt,
                   char* text, size_t capacity, size_t* count, orrery_error* error) {
   return guarded(error, [&]() -> Status {
-    ORRERY_TRY(const auto variables, variables_of(model, messages_json, add_generation_prompt));
-    ORRERY_TRY(const auto* chat_template, model->model->chat_template());
-    ORRERY_TRY(const std::string rendered, chat_template->render(variables));
+    ORRERY_TRY(auto variables, variables_of(model, messages_json, add_generation_prompt));
+    ORRERY_TRY(const auto rendered, engine::render_chat(*model->model, std::move(variables)));
     return fill(rendered, text, capacity, count);
   });
 }
@@ -330,8 +329,8 @@ int orrery_render_tokens(const orrery_model* model, const char* messages_json,
                          int add_generation_prompt, int32_t* ids, size_t capacity, size_t* count,
                          orrery_error* error) {
   return guarded(error, [&]() -> Status {
-    ORRERY_TRY(const auto variables, variables_of(model, messages_json, add_generation_prompt));
-    ORRERY_TRY(const auto tokens, engine::chat_tokens(*model->model, variables));
+    ORRERY_TRY(auto variables, variables_of(model, messages_json, add_generation_prompt));
+    ORRERY_TRY(const auto tokens, engine::chat_tokens(*model->model, std::move(variables)));
     return fill(tokens, ids, capacity, count);
   });
 }

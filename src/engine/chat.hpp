@@ -1,6 +1,7 @@
-// From a conversation to the tokens that the model continues.
+// From a conversation to the text or the tokens that the model continues.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,16 +11,15 @@
 
 namespace orrery::engine {
 
-// The template's variables: an array counts as `messages`, an object is taken as it is.
-// add_generation_prompt, bos_token and eos_token are added where absent. E_JSON for anything else.
-Result<text::Json> chat_variables(const Model& model, const text::Json& conversation,
-                                  bool add_generation_prompt);
-// The same from JSON text.
-Result<text::Json> parse_conversation(const Model& model, std::string_view conversation_json,
+// The template's variables from JSON text: an array counts as `messages`, an object is taken as it
+// is; add_generation_prompt is added where absent. E_JSON for anything else.
+Result<text::Json> parse_conversation(std::string_view conversation_json,
                                       bool add_generation_prompt);
 
-// The rendered conversation as tokens; special tokens come from the template alone. Errors: those
-// of Model::chat_template() and of rendering.
-Result<std::vector<text::TokenId>> chat_tokens(const Model& model, const text::Json& variables);
+// Both set the token variables (bos_token, ...) as the tokenizer has them. Errors: those of
+// Model::chat_template() and of rendering.
+Result<std::string> render_chat(const Model& model, text::Json variables);
+// Special tokens come from the template alone.
+Result<std::vector<text::TokenId>> chat_tokens(const Model& model, text::Json variables);
 
 }  // namespace orrery::engine

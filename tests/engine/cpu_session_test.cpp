@@ -61,7 +61,7 @@ std::vector<float> copy(std::span<const float> logits) {
 
 class CpuSessionTest : public testing::Test {
  protected:
-  std::unique_ptr<backend::Backend> backend = *backend::make_cpu_backend({2, ""});
+  std::unique_ptr<backend::Backend> backend = *backend::make_cpu_backend({1, ""});
 };
 
 std::vector<float> evaluate(Session& session, const Tokens& tokens) {
@@ -71,7 +71,7 @@ std::vector<float> evaluate(Session& session, const Tokens& tokens) {
 }
 
 TEST_F(CpuSessionTest, DeterministicAnswersDoNotDependOnSlicesOrReuse) {
-  for (const DType type : {DType::f32, DType::q4_1, DType::q8_0}) {
+  for (const DType type : {DType::f32, DType::q4_1}) {
     for (const std::uint32_t window : {0U, 40U}) {
       TinyModel model({.type = type, .window = window, .f32_cache = false}, true);
       const Tokens tokens = random_tokens(150, 1);
@@ -126,8 +126,9 @@ std::uint64_t mapped_pages() {
 }
 
 TEST_F(CpuSessionTest, DecodingTakesNoMemory) {
+  const auto two_threads = *backend::make_cpu_backend({2, ""});
   TinyModel model({.type = DType::q4_1}, false);
-  const auto session = *Session::open(model.make(*backend, 512, 1, 64));
+  const auto session = *Session::open(model.make(*two_threads, 512, 1, 64));
   SamplerParams params;
   params.seed = 1;
   params.repeat_penalty = 1.1F;

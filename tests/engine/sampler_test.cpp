@@ -348,7 +348,7 @@ TEST(Sampler, LargeVocabularyIsFast) {
   RecordProperty("chain_ms", std::to_string(chain));
   std::printf("262144 tokens: default chain %.3f ms, top_p alone %.3f, typical alone %.3f\n", chain,
               top_p, typical);
-#ifdef NDEBUG
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LT(chain, 1.0);
 #endif
 }
