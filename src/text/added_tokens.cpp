@@ -1,5 +1,7 @@
 #include "text/added_tokens.hpp"
 
+#include <algorithm>
+
 #include "text/unicode.hpp"
 
 namespace orrery::text {
@@ -34,6 +36,13 @@ bool is_space_at(std::string_view text, std::size_t position) {
 
 }  // namespace
 
+bool touches(std::span<const ByteRange> ranges, std::size_t begin, std::size_t end) {
+  const auto first =
+      std::upper_bound(ranges.begin(), ranges.end(), begin,
+                       [](std::size_t at, const ByteRange& range) { return at < range.end; });
+  return first != ranges.end() && first->begin < end;
+}
+
 void AddedTokenFinder::insert(const AddedToken& token, std::string_view content) {
   if (content.empty()) return;
   trie_.insert(content, static_cast<TokenId>(tokens_.size()));
@@ -42,7 +51,8 @@ void AddedTokenFinder::insert(const AddedToken& token, std::string_view content)
 }
 
 bool AddedTokenFinder::next(std::string_view text, std::size_t at, std::size_t done,
-                            bool parse_special, Match& match) const {
+                            bool parse_special, std::span<const ByteRange> literal,
+                            Match& match) const {
   for (; at < text.size(); ++at) {
     if (!first_bytes_.test(static_cast<std::uint8_t>(text[at]))) continue;
     TokenId longest = kNoToken;
@@ -53,7 +63,8 @@ bool AddedTokenFinder::next(std::string_view text, std::size_t at, std::size_t d
       if (node == ByteTrie::kNone) break;
       const TokenId index = trie_.value(node);
       if (index == kNoToken) continue;
-      if (tokens_[static_cast<std::size_t>(index)].special && !parse_special) continue;
+      const bool special = tokens_[static_cast<std::size_t>(index)].special;
+      if (special && (!parse_special || touches(literal, at, end))) continue;
       longest = index;
       longest_end = end;
     }

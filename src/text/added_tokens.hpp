@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bitset>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,9 @@
 
 namespace orrery::text {
 
+// Whether [begin, end) shares a byte with one of the ranges, which ascend.
+bool touches(std::span<const ByteRange> ranges, std::size_t begin, std::size_t end);
+
 class AddedTokenFinder {
  public:
   // `content` is what is looked for (a normalised form may differ from the token's own).
@@ -17,12 +21,14 @@ class AddedTokenFinder {
   bool empty() const { return trie_.empty(); }
 
   // Calls `gap(text)` for what lies between tokens (never empty) and `token(id)` for the tokens, in
-  // order. Special tokens count only with `parse_special`.
+  // order. Special tokens count only with `parse_special`, and outside of the `literal` ranges.
   template <class Gap, class Token>
-  void split(std::string_view text, bool parse_special, Gap gap, Token token) const {
+  void split(std::string_view text, bool parse_special, std::span<const ByteRange> literal, Gap gap,
+             Token token) const {
     std::size_t done = 0;
     Match match;
-    for (std::size_t at = 0; next(text, at, done, parse_special, match); at = match.resume) {
+    for (std::size_t at = 0; next(text, at, done, parse_special, literal, match);
+         at = match.resume) {
       if (match.start > done) gap(text.substr(done, match.start - done));
       token(match.id);
       done = match.end;
@@ -38,7 +44,7 @@ class AddedTokenFinder {
   };
   // The first usable match from `at`; `done` bounds what it may swallow on the left.
   bool next(std::string_view text, std::size_t at, std::size_t done, bool parse_special,
-            Match& match) const;
+            std::span<const ByteRange> literal, Match& match) const;
 
   ByteTrie trie_;  // values are indices into tokens_
   std::vector<AddedToken> tokens_;

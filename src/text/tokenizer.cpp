@@ -149,9 +149,12 @@ class SpecTokenizer final : public Tokenizer {
     std::vector<TokenId> ids;
     if (options.add_special) ids = spec_.prefix;
     raw_added_.split(
-        text, options.parse_special,
+        text, options.parse_special, options.literal,
         [&](std::string_view gap) {
-          encode_gap(gap, gap.data() == text.data(), options.parse_special, ids);
+          const auto begin = static_cast<std::size_t>(gap.data() - text.data());
+          const bool parse_special =
+              options.parse_special && !touches(options.literal, begin, begin + gap.size());
+          encode_gap(gap, begin == 0, parse_special, ids);
         },
         [&](TokenId id) { ids.push_back(id); });
     if (options.add_special) ids.insert(ids.end(), spec_.suffix.begin(), spec_.suffix.end());
@@ -221,7 +224,7 @@ class SpecTokenizer final : public Tokenizer {
       text = normalized;
     }
     normalized_added_.split(
-        text, parse_special,
+        text, parse_special, {},
         [&](std::string_view gap) {
           std::string words(gap);
           std::vector<Span> spans;

@@ -18,9 +18,18 @@ namespace orrery::text {
 using TokenId = std::int32_t;
 inline constexpr TokenId kNoToken = -1;
 
+// Bytes [begin, end) of a text.
+struct ByteRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
 struct EncodeOptions {
   bool add_special = false;    // the model's own BOS/EOS (CLS/SEP) around the text
   bool parse_special = false;  // special tokens written in the text become their ids
+  // With parse_special: where they stay text all the same (ascending, not overlapping). A special
+  // token that touches one of these ranges is text.
+  std::span<const ByteRange> literal = {};
 };
 
 struct SpecialTokens {

@@ -1,0 +1,61 @@
+#include "text/chat.hpp"
+
+#include <array>
+#include <string>
+#include <utility>
+
+namespace orrery::text {
+
+namespace {
+
+// Whether the model's own frame around a text starts with BOS.
+bool begins_with_bos(const Tokenizer& tokenizer) {
+  if (tokenizer.special().bos == kNoToken) return false;
+  const auto frame = tokenizer.encode("", {.add_special = true});
+  return !frame.empty() && frame.front() == tokenizer.special().bos;
+}
+
+}  // namespace
+
+std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
+                                   std::span<const RenderedPiece> pieces) {
+  std::string text;
+  std::vector<ByteRange> content;
+  for (const RenderedPiece& piece : pieces) {
+    if (piece.text.empty()) continue;
+    const std::size_t begin = text.size();
+    text += piece.text;
+    if (!piece.is_markup) content.push_back({begin, text.size()});
+  }
+  auto ids = tokenizer.encode(text, {.parse_special = true, .literal = content});
+  const TokenId bos = tokenizer.special().bos;
+  const bool written = !ids.empty() && ids.front() == bos;
+  if (!written && begins_with_bos(tokenizer)) ids.insert(ids.begin(), bos);
+  return ids;
+}
+
+void set_token_variables(const Tokenizer& tokenizer, Json& variables) {
+  const SpecialTokens& special = tokenizer.special();
+  const std::array<std::pair<const char*, TokenId>, 4> tokens{{{"bos_token", special.bos},
+                                                               {"eos_token", special.eos},
+                                                               {"unk_token", special.unk},
+                                                               {"pad_token", special.pad}}};
+  for (const auto& [name, id] : tokens) {
+    variables.erase(name);
+    if (id != kNoToken) variables[name] = std::string(tokenizer.token_text(id));
+  }
+  variables.erase("sep_token");
+  variables.erase("cls_token");
+}
+
+Result<std::vector<TokenId>> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                         Json variables, const RenderLimits& limits) {
+  if (!variables.is_object()) {
+    return fail("E_RENDER", "chat template: the variables are not an object");
+  }
+  set_token_variables(tokenizer, variables);
+  ORRERY_TRY(const auto pieces, chat.render_pieces(variables, limits));
+  return encode_pieces(tokenizer, pieces);
+}
+
+}  // namespace orrery::text
