@@ -13,6 +13,8 @@
 #include "kernels/isa/tile_avx512.hpp"
 #elif defined(ORRERY_KERNEL_avx2)
 #include "kernels/isa/tile_avx2.hpp"
+#elif defined(ORRERY_KERNEL_apple_amx)
+#include "kernels/isa/tile_apple_amx.hpp"
 #elif defined(ORRERY_KERNEL_emu_outer)
 #include "kernels/isa/tile_emu_outer.hpp"
 #else

@@ -57,6 +57,39 @@ ORRERY_INLINE V::I sixteen_where(std::uint16_t bits) {
           _mm256_and_si256(_mm256_srlv_epi32(all, high), mask)};
 }
 
+#elif defined(ORRERY_VEC_NEON)
+
+ORRERY_INLINE V::I widen_i16(int16x8_t low, int16x8_t high) {
+  return {{vmovl_s16(vget_low_s16(low)), vmovl_high_s16(low), vmovl_s16(vget_low_s16(high)),
+           vmovl_high_s16(high)}};
+}
+ORRERY_INLINE V::I widen_u8(const std::uint8_t* p) {
+  const uint8x16_t bytes = vld1q_u8(p);
+  return widen_i16(vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(bytes))),
+                   vreinterpretq_s16_u16(vmovl_high_u8(bytes)));
+}
+ORRERY_INLINE V::I widen_i8(int8x16_t bytes) {
+  return widen_i16(vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes));
+}
+ORRERY_INLINE V::I widen_i8(const std::uint8_t* p) {
+  return widen_i8(vreinterpretq_s8_u8(vld1q_u8(p)));
+}
+ORRERY_INLINE V::I shift_right(V::I a, int n) {
+  const int32x4_t left = vdupq_n_s32(-n);
+  return V::each<V::I>(
+      [&](int g) { return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a.v[g]), left)); });
+}
+ORRERY_INLINE V::I sixteen_where(std::uint16_t bits) {
+  // Bit i moves to bit 4 of lane i.
+  const std::int32_t lanes[4] = {0, -1, -2, -3};
+  const int32x4_t left = vld1q_s32(lanes), all = vdupq_n_s32(bits << 4);
+  return V::each<V::I>([&](int g) {
+    const uint32x4_t moved =
+        vshlq_u32(vreinterpretq_u32_s32(all), vsubq_s32(left, vdupq_n_s32(4 * g)));
+    return vandq_s32(vreinterpretq_s32_u32(moved), vdupq_n_s32(16));
+  });
+}
+
 #else
 
 ORRERY_INLINE V::I widen_u8(const std::uint8_t* p) {
@@ -96,6 +129,28 @@ ORRERY_INLINE Lanes2 lookup_groups(const std::int8_t* table, const std::uint8_t*
 }
 ORRERY_INLINE float half_at(const std::uint8_t* p) {
   return _cvtsh_ss(load_u16(p));
+}
+
+#elif defined(ORRERY_VEC_NEON)
+
+ORRERY_INLINE Lanes2 lookup_nibbles(const std::int8_t* table, const std::uint8_t* p) {
+  const int8x16_t entries = vld1q_s8(table);
+  const uint8x16_t codes = vld1q_u8(p);
+  return {widen_i8(vqtbl1q_s8(entries, vandq_u8(codes, vdupq_n_u8(15)))),
+          widen_i8(vqtbl1q_s8(entries, vshrq_n_u8(codes, 4)))};
+}
+ORRERY_INLINE Lanes2 lookup_groups(const std::int8_t* table, const std::uint8_t* p) {
+  const int8x16_t entries = vld1q_s8(table);
+  const uint8x16_t codes = vld1q_u8(p);
+  const uint8x16_t low = vandq_u8(codes, vdupq_n_u8(15)), high = vshrq_n_u8(codes, 4);
+  const auto interleaved = [&](uint64x2_t index) {
+    return widen_i8(vqtbl1q_s8(entries, vreinterpretq_u8_u64(index)));
+  };
+  const uint64x2_t first = vreinterpretq_u64_u8(low), second = vreinterpretq_u64_u8(high);
+  return {interleaved(vzip1q_u64(first, second)), interleaved(vzip2q_u64(first, second))};
+}
+ORRERY_INLINE float half_at(const std::uint8_t* p) {
+  return from_f16(load_u16(p));
 }
 
 #else
