@@ -104,7 +104,10 @@ class BlockAttentionTest : public BlockTest {
     std::vector<double> p(cache.keys);
     for (int t = 0; t < c.tokens; ++t) {
       const int at = c.first + t;
-      const int from = c.window == 0 ? 0 : std::max(0, at - static_cast<int>(c.window) + 1);
+      const int from =
+          c.window == 0
+              ? 0
+              : static_cast<int>(std::max<std::int64_t>(0, at - std::int64_t{c.window} + 1));
       for (int h = 0; h < c.heads; ++h) {
         double top = -1e30, sum = 0;
         for (int key = from; key <= at; ++key) {
@@ -154,7 +157,7 @@ TEST_P(BlockAttentionTest, LargeHeads) {
   check({.k_dim = 192, .v_dim = 128, .heads = 1, .tokens = 35, .first = 30});
 }
 TEST_P(BlockAttentionTest, Windows) {
-  for (const std::uint32_t window : {1U, 5U, 32U, 64U, 100U, 1000U}) {
+  for (const std::uint32_t window : {1U, 5U, 32U, 64U, 100U, 1000U, 0xFFFFFFFFU}) {
     check({.k_dim = 32, .v_dim = 32, .heads = 2, .tokens = 100, .first = 0, .window = window});
     check({.k_dim = 32, .v_dim = 32, .heads = 2, .tokens = 77, .first = 130, .window = window});
   }

@@ -97,8 +97,8 @@ struct BlockFlash {
   }
   // The first position that a query at `position` sees.
   int first_seen(int position) const {
-    const int window = static_cast<int>(a.window);
-    return window == 0 || position < window ? 0 : position - window + 1;
+    if (a.window == 0 || static_cast<std::uint32_t>(position) < a.window) return 0;
+    return position + 1 - static_cast<int>(a.window);
   }
 
   void all_pages() const {
