@@ -60,7 +60,7 @@ struct V {
   ORRERY_EMU F zero() { return splat(0.0F); }
   ORRERY_EMU F load(const float* p) { return load_partial(p, 16); }
   ORRERY_EMU F load_partial(const float* p, int n) {  // lanes from n on are +0 and are not read
-    return map([&](int i) { return i < n ? p[i] : 0.0F; });
+    return map([&](int i) { return i < n ? bits_float(load_u32(p + i)) : 0.0F; });
   }
   ORRERY_EMU void store(float* p, F a) { store_partial(p, a, 16); }
   ORRERY_EMU void store_partial(float* p, F a, int n) {
