@@ -46,8 +46,8 @@ class AttentionRows : public CpuStep {
         out_(context.buffer(step.out[0])),
         threads_(context.threads),
         kernels_(*context.kernels->rows) {
-    std::uint64_t tokens = 0;  // a window group still addresses positions by absolute page index
-    tokens = std::uint64_t{context.bindings->pools[s_.group].capacity} * plan::kPageTokens;
+    const std::uint64_t tokens =
+        std::uint64_t{context.bindings->pools[s_.group].capacity} * plan::kPageTokens;
     max_parts_ = static_cast<std::int32_t>(tokens / kPartTokens) + 2;
     kernel_ = context.kernel_label(false, "attention", plan::kNone);
   }

@@ -35,7 +35,6 @@ class MatmulRowsStep : public CpuStep {
         glu_(step.glu),
         outputs_(context.plan->buffers[static_cast<std::size_t>(step.in[0])].rows ==
                  plan::kOutputs),
-        max_rows_(outputs_ ? context.plan->capacity.outputs : context.plan->capacity.tokens),
         kernels_(*context.kernels->rows) {
     std::uint64_t total = 0;
     const int n_parts = glu_ ? 1 : 3;
@@ -155,7 +154,6 @@ class MatmulRowsStep : public CpuStep {
   kernels::ActivationKind activation_;
   float scale_, softcap_;
   bool glu_, outputs_;
-  std::uint32_t max_rows_;
   const kernels::RowKernels& kernels_;
   std::vector<Part> parts_;
   std::uint32_t chunk_rows_ = 32;
