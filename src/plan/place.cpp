@@ -59,7 +59,9 @@ Plan place(Plan plan, bool keep_all) {
   // Large buffers first: small ones fill the gaps between them.
   std::vector<std::size_t> order(plan.buffers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return ranges[i].bytes; });
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    return ranges[a].bytes != ranges[b].bytes ? ranges[a].bytes > ranges[b].bytes : a < b;
+  });
 
   std::vector<std::size_t> placed;  // in order of offset
   plan.scratch_bytes = 0;
