@@ -10,7 +10,8 @@
 namespace {
 
 const char* const kVariables = R"({
-  "messages": [{"role": "system", "content": "Be terse."}, {"role": "user", "content": "Hi <b> \u00e9"},
+  "messages": [{"role": "system", "content": "Be terse."},
+    {"role": "user", "content": "Hi <b> \u00e9"},
     {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function",
       "function": {"name": "f", "arguments": {"a": [1, 2.5, true, null, "x"]}}}]}],
   "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],

@@ -38,10 +38,11 @@ class ChatTemplate {
   virtual ~ChatTemplate() = default;
 
   // `variables` is an object: messages, tools, add_generation_prompt, bos_token, eos_token, ...
-  virtual Result<std::string> render(const Json& variables, const RenderLimits& limits = {}) const = 0;
+  virtual Result<std::string> render(const Json& variables,
+                                     const RenderLimits& limits = {}) const = 0;
   // The same text with the provenance of every byte.
-  virtual Result<std::vector<RenderedPiece>> render_pieces(const Json& variables,
-                                                           const RenderLimits& limits = {}) const = 0;
+  virtual Result<std::vector<RenderedPiece>> render_pieces(
+      const Json& variables, const RenderLimits& limits = {}) const = 0;
 };
 
 }  // namespace orrery::text
