@@ -5,14 +5,15 @@
 #include "kernels/row_kernels.hpp"
 
 #define ORRERY_FOR_EACH_FLOAT(X) X(f32, ElementF32) X(f16, ElementF16) X(bf16, ElementBf16)
-#define ORRERY_FOR_EACH_BLOCK32(X)                                                   \
-  X(q4_0, FormatQ4_0)                                                                \
-  X(q4_1, FormatQ4_1)                                                                \
-  X(q5_0, FormatQ5_0) X(q5_1, FormatQ5_1) X(q8_0, FormatQ8_0) X(iq4_nl, FormatIq4Nl) \
-      X(mxfp4, FormatMxfp4) X(nvfp4, FormatNvfp4)
-#define ORRERY_FOR_EACH_BLOCK256(X) \
-  X(q2_k, FormatQ2K)                \
-  X(q3_k, FormatQ3K) X(q4_k, FormatQ4K) X(q5_k, FormatQ5K) X(q6_k, FormatQ6K) X(iq4_xs, FormatIq4Xs)
+// clang-format off: it takes these lists for code
+#define ORRERY_FOR_EACH_BLOCK32(X)                                          \
+  X(q4_0, FormatQ4_0) X(q4_1, FormatQ4_1) X(q5_0, FormatQ5_0)               \
+  X(q5_1, FormatQ5_1) X(q8_0, FormatQ8_0) X(iq4_nl, FormatIq4Nl)            \
+  X(mxfp4, FormatMxfp4) X(nvfp4, FormatNvfp4)
+#define ORRERY_FOR_EACH_BLOCK256(X)                                         \
+  X(q2_k, FormatQ2K) X(q3_k, FormatQ3K) X(q4_k, FormatQ4K)                  \
+  X(q5_k, FormatQ5K) X(q6_k, FormatQ6K) X(iq4_xs, FormatIq4Xs)
+// clang-format on
 
 namespace orrery::kernels {
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "text/conversation.hpp"
 #include "text/vocabulary_support.hpp"
 
 namespace orrery::text {
@@ -153,6 +154,63 @@ TEST(Chat, ErrorsOfTheTemplateComeThrough) {
   EXPECT_EQ(ids.error().kind, "E_RENDER");
   EXPECT_NE(ids.error().message.find("no system"), std::string::npos);
   EXPECT_FALSE(encode_chat(*tokenizer, *chat, Json::array()));
+}
+
+// Conversations as OpenAI's clients send them, on templates that want something else.
+class Forms : public testing::Test {
+ protected:
+  static std::string render(std::string_view source, const char* messages) {
+    const auto chat = ChatTemplate::compile(source);
+    if (!chat) return chat.error().message;
+    const auto pieces = render_conversation(**chat, {{"messages", Json::parse(messages)}});
+    if (!pieces) return "error";
+    std::string text;
+    for (const RenderedPiece& piece : *pieces) text += piece.text;
+    return text;
+  }
+
+  static constexpr const char* kCall =
+      R"([{"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f",
+          "arguments": "{\"a\":  1}"}}, {"name": "g", "arguments": "not json"}]}])";
+};
+
+TEST_F(Forms, ArgumentsAreObjectsUnlessTheTemplateWantsStrings) {
+  EXPECT_EQ(render("{{ messages[0].tool_calls[0].function.arguments | tojson }}", kCall),
+            R"({"a": 1})");
+  EXPECT_EQ(render("{{ '<' + messages[0].tool_calls[0].function.arguments + '>' }}", kCall),
+            R"(<{"a":  1}>)");
+  EXPECT_EQ(render("{{ messages[0].tool_calls[1].arguments }}", kCall), "not json");
+}
+
+TEST_F(Forms, NoContentBecomesEmpty) {
+  EXPECT_EQ(render("{{ '<' + messages[0].content + '>' }}", kCall), "<>");
+  EXPECT_EQ(render("{{ messages[0].content is none }}", kCall), "True");
+}
+
+TEST_F(Forms, PartsBecomeTextForTemplatesThatWantText) {
+  constexpr const char* kParts =
+      R"([{"role": "user", "content": [{"type": "text", "text": "a"},
+                                      {"type": "text", "text": "b"}]}])";
+  EXPECT_EQ(render("{{ '<' + messages[0].content + '>' }}", kParts), "<a\nb>");
+  EXPECT_EQ(render("{{ messages[0].content }}", kParts), "a\nb");
+  EXPECT_EQ(render("{% for p in messages[0].content %}{{ p.text }}{% endfor %}", kParts), "ab");
+  EXPECT_EQ(render("{{ 'x' + messages[0].content }}",
+                   R"([{"role": "user", "content": [{"type": "image"}]}])"),
+            "error");
+}
+
+TEST_F(Forms, SystemMessagesJoinTheUserWhereTheyAreRefused) {
+  constexpr std::string_view kSource =
+      "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+      "{{ m.role }}:{{ m.content }};{% endfor %}";
+  EXPECT_EQ(
+      render(kSource, R"([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])"),
+      "user:s\n\nu;");
+  EXPECT_EQ(render(kSource, R"([{"role": "system", "content": "s"}])"), "error");
+}
+
+TEST_F(Forms, ToolsAreNoneRatherThanUndefined) {
+  EXPECT_EQ(render("{{ tools is none }}{{ documents is none }}", "[]"), "TrueTrue");
 }
 
 // The template of SmolLM2 on its own vocabulary.
