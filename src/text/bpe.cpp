@@ -101,7 +101,7 @@ void merge_symbols(const PairMap& pairs, std::vector<TokenId>& symbols) {
 }
 
 BpeModel::BpeModel(const Vocabulary& vocabulary)
-    : vocabulary_(vocabulary), spec_(vocabulary.spec()) {
+    : vocabulary_(vocabulary), spec_(vocabulary.spec()), cuts_(vocabulary) {
   if (!spec_.byte_level) {
     byte_ids_ = vocabulary.byte_tokens();
     return;
@@ -189,18 +189,27 @@ void BpeModel::characters_to_symbols(std::string_view word, std::vector<TokenId>
   }
 }
 
-void BpeModel::encode(std::string_view word, std::vector<TokenId>& out) const {
-  if (encode_whole(word, out)) return;
-  std::call_once(pairs_once_, [this] { build_pairs(); });
+void BpeModel::encode_part(std::string_view part, std::vector<TokenId>& out) const {
   std::vector<TokenId> symbols;
-  symbols.reserve(word.size());
+  symbols.reserve(part.size());
   if (spec_.byte_level) {
-    bytes_to_symbols(word, symbols);
+    bytes_to_symbols(part, symbols);
   } else {
-    characters_to_symbols(word, symbols);
+    characters_to_symbols(part, symbols);
   }
   merge_symbols(pairs_, symbols);
   out.insert(out.end(), symbols.begin(), symbols.end());
+}
+
+void BpeModel::encode(std::string_view word, std::vector<TokenId>& out) const {
+  if (encode_whole(word, out)) return;
+  std::call_once(pairs_once_, [this] { build_pairs(); });
+  if (spec_.byte_level) return encode_part(word, out);
+  for (std::size_t at = 0; at < word.size();) {
+    const std::size_t end = cuts_.next(word, at);
+    encode_part(word.substr(at, end - at), out);
+    at = end;
+  }
 }
 
 }  // namespace orrery::text

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/space_cuts.hpp"
 #include "text/token_map.hpp"
 #include "text/vocabulary.hpp"
 
@@ -28,12 +29,14 @@ class BpeModel {
 
  private:
   void build_pairs() const;
+  void encode_part(std::string_view part, std::vector<TokenId>& out) const;
   bool encode_whole(std::string_view word, std::vector<TokenId>& out) const;
   void bytes_to_symbols(std::string_view word, std::vector<TokenId>& symbols) const;
   void characters_to_symbols(std::string_view word, std::vector<TokenId>& symbols) const;
 
   const Vocabulary& vocabulary_;
   const TokenizerSpec& spec_;
+  SpaceCuts cuts_;  // for words of characters
   std::array<TokenId, 256> byte_ids_{};
   // Resolving the merges costs more than loading the rest: the first text that is encoded pays.
   mutable std::once_flag pairs_once_;

@@ -84,11 +84,18 @@ class Merger {
 }  // namespace
 
 SpmModel::SpmModel(const Vocabulary& vocabulary)
-    : vocabulary_(vocabulary), byte_ids_(vocabulary.byte_tokens()) {}
+    : vocabulary_(vocabulary), cuts_(vocabulary), byte_ids_(vocabulary.byte_tokens()) {}
 
 void SpmModel::encode(std::string_view word, std::vector<TokenId>& out) const {
-  if (word.empty()) return;
-  const Merger merger(vocabulary_, word);
+  for (std::size_t at = 0; at < word.size();) {
+    const std::size_t end = cuts_.next(word, at);
+    encode_part(word.substr(at, end - at), out);
+    at = end;
+  }
+}
+
+void SpmModel::encode_part(std::string_view part, std::vector<TokenId>& out) const {
+  const Merger merger(vocabulary_, part);
   merger.for_each([&](std::string_view piece) {
     const TokenId id = vocabulary_.find_textual(piece);
     if (id != kNoToken) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/space_cuts.hpp"
 #include "text/vocabulary.hpp"
 
 namespace orrery::text {
@@ -16,7 +17,10 @@ class SpmModel {
   void encode(std::string_view word, std::vector<TokenId>& out) const;
 
  private:
+  void encode_part(std::string_view part, std::vector<TokenId>& out) const;
+
   const Vocabulary& vocabulary_;
+  SpaceCuts cuts_;
   std::array<TokenId, 256> byte_ids_;
 };
 

@@ -74,6 +74,41 @@ TEST(ByteTrie, WalksToTheIdsOfPrefixes) {
   EXPECT_EQ(trie.child(node, 'd'), ByteTrie::kNone);
 }
 
+// Cut texts give the tokens of whole ones: merges never need what lies on both sides of a cut.
+TEST(SpaceCuts, ChangeNoToken) {
+  const std::string space = "\xE2\x96\x81";
+  std::mt19937 random(13);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::string> texts = {"a", "b", space};
+    while (texts.size() < 14) {
+      texts.push_back(texts[random() % texts.size()] + texts[random() % texts.size()]);
+    }
+    TokenizerSpec spec;
+    spec.tokens.assign(texts.begin(), texts.end());
+    spec.types.assign(texts.size(), TokenType::normal);
+    const Vocabulary vocabulary(spec);
+    PairMap pairs(200);
+    for (std::uint32_t rank = 0; rank < 200; ++rank) {
+      const TokenId left = vocabulary.find(texts[random() % texts.size()]);  // the lowest of equals
+      const TokenId right = vocabulary.find(texts[random() % texts.size()]);
+      const TokenId joined = vocabulary.find(texts[left] + texts[right]);
+      if (joined == kNoToken) continue;
+      pairs.insert(left, right, {rank, joined});
+      spec.merges.push_back({spec.tokens[left], spec.tokens[right]});
+    }
+    const BpeModel model(vocabulary);
+    std::string text;
+    std::vector<TokenId> whole, cut;
+    for (int i = 0; i < 60; ++i) {
+      whole.push_back(static_cast<TokenId>(random() % 3));
+      text += texts[whole.back()];
+    }
+    model.encode(text, cut);
+    // The model takes the first of equal pairs and so does the table.
+    ASSERT_EQ(cut, merge_naively(pairs, whole)) << text;
+  }
+}
+
 // A megabyte of one character is the worst word there is.
 TEST(Encoding, TakesRepeatedCharactersInItsStride) {
   for (const std::string name : {"gpt-2", "qwen2", "llama-spm", "gemma-4"}) {
