@@ -193,24 +193,46 @@ class AttentionBlocks : public CpuStep {
     return kernels_.attention_scratch_bytes(static_cast<int>(s_.k_dim), static_cast<int>(s_.v_dim));
   }
 
-  // Later blocks see more keys: the heaviest items go first.
+  // An item is one kv head's query heads over some adjacent blocks: each page is unpacked once for
+  // all of them. Later blocks see more keys, so the heaviest items go first.
   void run(const Worker& worker) const override {
     const std::int32_t blocks = n_blocks(worker.batch->n_tokens);
-    const std::int32_t heads = static_cast<std::int32_t>(s_.heads);
-    for (std::int32_t i = worker.next(); i < blocks * heads; i = worker.next()) {
-      attend(worker, blocks - 1 - i / heads, static_cast<std::uint32_t>(i % heads));
+    const std::int32_t units = std::max(1, kernels::kMaxAttentionUnits / heads_per_item());
+    // Two items a thread at least, so that nobody waits for a whole one.
+    const std::int32_t fair = std::max(1, blocks * head_groups() / (2 * worker.threads));
+    const std::int32_t per_item = std::min(units, fair);
+    const std::int32_t groups = (blocks + per_item - 1) / per_item;
+    const std::int32_t items = groups * head_groups();
+    for (std::int32_t i = worker.next(); i < items; i = worker.next()) {
+      const std::int32_t first = (groups - 1 - i / head_groups()) * per_item;
+      attend(worker, first, std::min(per_item, blocks - first), i % head_groups());
     }
   }
 
  private:
-  void attend(const Worker& worker, std::int32_t b, std::uint32_t head) const {
+  // Query heads that share a kv head; a part of them where there are very many.
+  std::int32_t heads_per_item() const {
+    std::int32_t heads = static_cast<std::int32_t>(s_.g);
+    while (heads > kernels::kMaxAttentionUnits || static_cast<std::int32_t>(s_.g) % heads != 0)
+      --heads;
+    return heads;
+  }
+  std::int32_t head_groups() const {
+    return static_cast<std::int32_t>(s_.heads) / heads_per_item();
+  }
+
+  void attend(const Worker& worker, std::int32_t b, std::int32_t blocks, std::int32_t group) const {
     const Batch& batch = *worker.batch;
+    const std::uint32_t head = static_cast<std::uint32_t>(group * heads_per_item());
     kernels::AttentionBlock args{};
     args.q = q_.block(b) + std::size_t{head} * s_.k_dim * 32;
+    args.q_block_stride = q_.row_bytes * 32 / sizeof(float);
+    args.heads = heads_per_item();
+    args.blocks = blocks;
     args.k_dim = static_cast<int>(s_.k_dim);
     args.v_dim = static_cast<int>(s_.v_dim);
     args.first_position = batch.positions[32 * b];
-    args.n_tokens = std::min(32, batch.n_tokens - 32 * b);
+    args.n_tokens = std::min(32 * blocks, batch.n_tokens - 32 * b);
     args.window = s_.window;
     args.pool = s_.pool;
     args.page_bytes = s_.page_bytes;
@@ -221,10 +243,13 @@ class AttentionBlocks : public CpuStep {
     args.softcap = s_.softcap;
     args.scratch = worker.scratch;
     args.out_feature = static_cast<int>(head * s_.v_dim);
+    args.out_features = static_cast<int>(out_.cols);
     if (out_.form == plan::Form::f32) {
       args.out_f = out_.block(b) + std::size_t{head} * s_.v_dim * 32;
+      args.out_f_block_stride = out_.row_bytes * 32 / sizeof(float);
     } else {
       args.out_x = out_.block(b);
+      args.out_x_block_stride = out_.row_bytes * 32;
     }
     kernels_.attention(args);
   }
