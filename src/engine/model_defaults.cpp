@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <variant>
@@ -75,7 +76,7 @@ class Defaults {
     }
     for (const IntKey& key : kInts) {
       const auto value = number(key.gguf, key.config);
-      const bool whole = value && *value >= -1 && *value <= 1e9 && *value == std::int64_t(*value);
+      const bool whole = value && *value >= -1 && *value <= 1e9 && *value == std::trunc(*value);
       if (value)
         set(key.gguf, key.config, key.field, whole ? static_cast<std::int32_t>(*value) : -2);
     }
