@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <variant>
