@@ -10,7 +10,9 @@ BufferRef CompileContext::buffer(plan::BufferId id) const {
   if (id == plan::kNone) return {};
   const plan::Buffer& buffer = plan->buffers[static_cast<std::size_t>(id)];
   BufferRef ref;
-  ref.data = scratch + buffer.offset;
+  // While sizes are measured there is no scratch yet: the address is only a number then.
+  ref.data =
+      reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(scratch) + buffer.offset);
   ref.cols = buffer.cols;
   ref.form = buffer.form;
   ref.blocks = blocks && buffer.rows == plan::kTokens;
