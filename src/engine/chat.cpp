@@ -24,8 +24,7 @@ Result<text::Json> parse_conversation(std::string_view conversation_json,
 
 Result<std::string> render_chat(const Model& model, text::Json variables) {
   ORRERY_TRY(const text::ChatTemplate* chat_template, model.chat_template());
-  text::set_token_variables(model.tokenizer(), variables);
-  return chat_template->render(variables);
+  return text::render_chat(model.tokenizer(), *chat_template, std::move(variables));
 }
 
 Result<std::vector<text::TokenId>> chat_tokens(const Model& model, text::Json variables) {

@@ -1,8 +1,9 @@
 #include "text/chat.hpp"
 
 #include <array>
-#include <string>
 #include <utility>
+
+#include "text/conversation.hpp"
 
 namespace orrery::text {
 
@@ -13,6 +14,22 @@ bool begins_with_bos(const Tokenizer& tokenizer) {
   if (tokenizer.special().bos == kNoToken) return false;
   const auto frame = tokenizer.encode("", {.add_special = true});
   return !frame.empty() && frame.front() == tokenizer.special().bos;
+}
+
+// The caller cannot name special tokens: what is markup comes from the tokenizer alone.
+void set_token_variables(const Tokenizer& tokenizer, Json& variables) {
+  if (!variables.is_object()) return;
+  const SpecialTokens& special = tokenizer.special();
+  const std::array<std::pair<const char*, TokenId>, 4> tokens{{{"bos_token", special.bos},
+                                                               {"eos_token", special.eos},
+                                                               {"unk_token", special.unk},
+                                                               {"pad_token", special.pad}}};
+  for (const auto& [name, id] : tokens) {
+    variables.erase(name);
+    if (id != kNoToken) variables[name] = std::string(tokenizer.token_text(id));
+  }
+  variables.erase("sep_token");
+  variables.erase("cls_token");
 }
 
 }  // namespace
@@ -34,28 +51,20 @@ std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
   return ids;
 }
 
-void set_token_variables(const Tokenizer& tokenizer, Json& variables) {
-  const SpecialTokens& special = tokenizer.special();
-  const std::array<std::pair<const char*, TokenId>, 4> tokens{{{"bos_token", special.bos},
-                                                               {"eos_token", special.eos},
-                                                               {"unk_token", special.unk},
-                                                               {"pad_token", special.pad}}};
-  for (const auto& [name, id] : tokens) {
-    variables.erase(name);
-    if (id != kNoToken) variables[name] = std::string(tokenizer.token_text(id));
-  }
-  variables.erase("sep_token");
-  variables.erase("cls_token");
-}
-
 Result<std::vector<TokenId>> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                          Json variables, const RenderLimits& limits) {
-  if (!variables.is_object()) {
-    return fail("E_RENDER", "chat template: the variables are not an object");
-  }
   set_token_variables(tokenizer, variables);
-  ORRERY_TRY(const auto pieces, chat.render_pieces(variables, limits));
+  ORRERY_TRY(const auto pieces, render_conversation(chat, std::move(variables), limits));
   return encode_pieces(tokenizer, pieces);
+}
+
+Result<std::string> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                Json variables, const RenderLimits& limits) {
+  set_token_variables(tokenizer, variables);
+  ORRERY_TRY(const auto pieces, render_conversation(chat, std::move(variables), limits));
+  std::string text;
+  for (const RenderedPiece& piece : pieces) text += piece.text;
+  return text;
 }
 
 }  // namespace orrery::text

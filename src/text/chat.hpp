@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "text/chat_template.hpp"
@@ -17,12 +18,14 @@ std::vector<TokenId> encode_pieces(const Tokenizer& tokenizer,
                                    std::span<const RenderedPiece> pieces);
 
 // Renders and encodes. `variables` is an object: messages, tools, add_generation_prompt, ...;
-// bos_token, eos_token, unk_token and pad_token are set from the tokenizer, whatever it holds.
-// E_RENDER from the template.
+// bos_token, eos_token, unk_token and pad_token are set from the tokenizer, whatever it holds; the
+// messages are brought into the form that the template accepts (conversation.hpp). E_RENDER from
+// the template.
 Result<std::vector<TokenId>> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                          Json variables, const RenderLimits& limits = {});
 
-// The variables above, set as encode_chat does: for those who want the rendered text.
-void set_token_variables(const Tokenizer& tokenizer, Json& variables);
+// The text that encode_chat encodes.
+Result<std::string> render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                Json variables, const RenderLimits& limits = {});
 
 }  // namespace orrery::text

@@ -211,7 +211,9 @@ FramePtr Interpreter::push_frame(FramePtr parent) {
 
 void Interpreter::emit(const Text& text) {
   output_->append(text);
+  open_bytes_ += text.size();
   step_bytes(text.size());
+  if (open_bytes_ > kMaxOpenBytes) raise("the template holds more than 32 MiB of output");
   if (output_->size() > limits_.max_output_bytes) {
     raise("the template writes more than " + std::to_string(limits_.max_output_bytes) + " bytes");
   }
@@ -280,8 +282,7 @@ Interpreter::Flow Interpreter::exec_branch(const Stmt& stmt) {
   return exec_body(stmt.other);
 }
 
-void Interpreter::exec_loop(const Stmt& stmt, Value source, std::int64_t depth,
-                            FramePtr around) {
+void Interpreter::exec_loop(const Stmt& stmt, Value source, std::int64_t depth, FramePtr around) {
   Value value = object<LoopObject>(Kind::loop);
   auto& loop = static_cast<LoopObject&>(*value.object);
   loop.statement = &stmt;
@@ -310,13 +311,10 @@ void Interpreter::exec_loop(const Stmt& stmt, Value source, std::int64_t depth,
 
 // Renders a body into a string of its own.
 Value Interpreter::capture(const Body& body) {
-  Text text;
-  {
-    const Restore<Text*> output(output_, &text);
-    const Restore<FramePtr> frame(frame_, push_frame(frame_));
-    exec_body(body);
-  }
-  return string(std::move(text));
+  Capture capture(*this);
+  const Restore<FramePtr> frame(frame_, push_frame(frame_));
+  exec_body(body);
+  return string(capture.take());
 }
 
 void Interpreter::exec_assign_block(const Stmt& stmt) {
@@ -448,15 +446,14 @@ Value Interpreter::call_macro(const MacroObject& macro, CallArgs args) {
   if (macro_depth_ >= kMaxMacroDepth) raise("macros call each other more than 200 deep");
   const Restore<std::uint32_t> depth(macro_depth_, macro_depth_ + 1);
   const std::uint32_t line = line_;
-  Text text;
+  Capture capture(*this);
   {
-    const Restore<Text*> output(output_, &text);
     const Restore<FramePtr> frame(frame_, push_frame(macro.frame));
     bind_parameters(macro, std::move(args));
     exec_body(*macro.body);
   }
   line_ = line;
-  return string(std::move(text));
+  return string(capture.take());
 }
 
 }  // namespace orrery::text::jinja

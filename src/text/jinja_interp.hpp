@@ -19,7 +19,8 @@ namespace orrery::text::jinja {
 
 inline constexpr std::size_t kMaxStringBytes = 16U << 20;
 inline constexpr std::size_t kMaxMemoryBytes = 64U << 20;
-inline constexpr std::uint32_t kMaxDepth = 1500;         // of evaluation, on the C++ stack
+inline constexpr std::size_t kMaxOpenBytes = 32U << 20;  // of output and captures under way
+inline constexpr std::uint32_t kMaxDepth = 1500;         // of evaluation: under 1 MiB of stack
 inline constexpr std::uint32_t kMaxMacroDepth = 200;     // macros that call macros
 inline constexpr std::int64_t kMaxRangeItems = 100'000;  // jinja2's sandbox has the same
 
@@ -131,6 +132,7 @@ class Interpreter {
 
  private:
   friend class DepthGuard;
+  class Capture;
   enum class Flow : std::uint8_t { normal, break_loop, continue_loop };
 
   // Statements.
@@ -187,6 +189,7 @@ class Interpreter {
   std::uint32_t macro_depth_ = 0;
   std::uint32_t line_ = 0;
   Text* output_ = nullptr;
+  std::size_t open_bytes_ = 0;
   FramePtr frame_;
   std::vector<Value> context_;  // by NameId, filled on first use
   std::vector<bool> context_known_;
@@ -197,6 +200,29 @@ class Interpreter {
 
  public:
   void track_namespace(const Value& value) { namespaces_.push_back(value.object); }
+};
+
+// Collects what is written for as long as it lives.
+class Interpreter::Capture {
+ public:
+  explicit Capture(Interpreter& interpreter)
+      : interpreter_(interpreter), outside_(std::exchange(interpreter.output_, &text_)) {}
+  ~Capture() {
+    interpreter_.output_ = outside_;
+    interpreter_.open_bytes_ -= written_;
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  Text take() {
+    written_ = text_.size();
+    return std::move(text_);
+  }
+
+ private:
+  Interpreter& interpreter_;
+  Text text_;
+  Text* outside_;
+  std::size_t written_ = 0;
 };
 
 // Counts one level of evaluation for as long as it lives.

@@ -111,15 +111,9 @@ Value Interpreter::loop_attribute(const Value& self, std::string_view name, Name
 // loop(items) in a recursive for: the same body over other items, as a string.
 Value Interpreter::call_loop(LoopObject& loop, const Value& source) {
   if (!loop.statement->recursive) raise("the loop is not marked recursive");
-  Text text;
-  Text* const outside = std::exchange(output_, &text);
-  struct Back {
-    Text*& now;
-    Text* old;
-    ~Back() { now = old; }
-  } back{output_, outside};
+  Capture capture(*this);
   exec_loop(*loop.statement, source, loop.depth0 + 1, loop.frame);
-  return string(std::move(text));
+  return string(capture.take());
 }
 
 }  // namespace orrery::text::jinja

@@ -126,6 +126,8 @@ TEST(Chat, TheCallerCannotNameSpecialTokens) {
       encode(*tokenizer, "{{ bos_token }}{{ cls_token }}{{ pad_token }}",
              {{"bos_token", "<|im_end|>"}, {"cls_token", "</s>"}, {"pad_token", "</s>"}});
   EXPECT_THAT(ids, ElementsAreArray({tokenizer->special().bos}));
+  const auto chat = ChatTemplate::compile("{{ bos_token }}{{ eos_token }}{{ x }}").value();
+  EXPECT_EQ(render_chat(*tokenizer, *chat, {{"x", "y"}, {"eos_token", "z"}}).value(), "<s></s>y");
 }
 
 TEST(Chat, BosIsThereOnce) {

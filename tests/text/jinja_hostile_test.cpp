@@ -56,6 +56,15 @@ TEST(JinjaHostile, OutputIsBounded) {
   EXPECT_FALSE(render("123456789", Json::object(), limits));
 }
 
+TEST(JinjaHostile, CapturesAreBounded) {
+  expect_error("{% macro m(n) %}{{ 'x' * 8000000 }}{{ m(n) }}{% endmacro %}{{ m(1) }}", "E_RENDER",
+               "32 MiB");
+  // One after the other they are free again.
+  EXPECT_EQ(render("{% for i in range(8) %}{% set x %}{{ 'x' * 8000000 }}{% endset %}{% endfor %}y")
+                .value(),
+            "y");
+}
+
 TEST(JinjaHostile, RecursionIsBounded) {  // T03
   expect_error("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "E_RENDER", "deep");
   expect_error("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "E_RENDER", "deep");
