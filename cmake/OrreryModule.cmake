@@ -88,7 +88,7 @@ set(ORRERY_THREADED_MODULES base backend)
 
 # Teams of threads that spin for each other crawl when another test takes a core from them.
 function(orrery_give_two_cores module test)
-  if(module IN_LIST ORRERY_THREADED_MODULES OR module STREQUAL "cli")
+  if(module IN_LIST ORRERY_THREADED_MODULES OR module MATCHES "^(cli|engine|model)$")
     set_tests_properties(${test} PROPERTIES PROCESSORS 2)
   endif()
 endfunction()
