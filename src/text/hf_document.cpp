@@ -162,9 +162,9 @@ class Reader final : public nlohmann::json_sax<Json> {
   template <class T>
   bool number(T value, double real) {
     if (mode_ == Mode::ids) {
-      entry_.id = static_cast<std::int64_t>(real);
-      const bool is_id = real >= 0 && real < static_cast<double>(kMaxVocabulary) &&
-                         static_cast<double>(entry_.id) == real;
+      const bool in_range = real >= 0 && real < static_cast<double>(kMaxVocabulary);
+      entry_.id = in_range ? static_cast<std::int64_t>(real) : -1;
+      const bool is_id = in_range && static_cast<double>(entry_.id) == real;
       return is_id ? add_entry() : refuse("an id in model.vocab is not from 0 to 1048575");
     }
     if (mode_ == Mode::scores) {
