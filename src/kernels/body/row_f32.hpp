@@ -2,6 +2,7 @@
 // 16 in order by fma, one reduction tree; a cut last vector is filled with zeros.
 #pragma once
 
+#include "kernels/body/row_prefetch.hpp"
 #include "kernels/isa/vec.hpp"
 #include "kernels/row_kernels.hpp"
 
@@ -49,12 +50,13 @@ void multiply_float_rows(const MatmulRows& a, int row, int first) {
                                           static_cast<std::size_t>(first + t) * a.x_stride);
   }
   const int whole = a.k / 16 * 16;
+  GroupPrefetch ahead(w[0], a.w_stride);
   for (int k = 0; k < whole; k += 16) {
+    ahead.fetch(16 * Element::kBytes);
     V::F xs[kTile];
     for (int t = 0; t < kTile; ++t) xs[t] = V::load(x[t] + k);
     for (int r = 0; r < 4; ++r) {
       const std::uint8_t* p = w[r] + k * Element::kBytes;
-      __builtin_prefetch(p + 2048);
       const V::F weights = Element::load(p);
       for (int t = 0; t < kTile; ++t) acc[r][t] = V::fma(weights, xs[t], acc[r][t]);
     }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/body/blocks_256.hpp"
+#include "kernels/body/row_prefetch.hpp"
 #include "kernels/row_kernels.hpp"
 
 namespace orrery::kernels {
@@ -76,28 +77,6 @@ template <class Format, int kTile>
   }
 }
 
-// The four rows of a group and those of the next are one range of memory: it is fetched in its own
-// order, one group and 2 KiB ahead. Rows too long for that are fetched each for itself.
-template <class Format>
-struct Prefetch {
-  const std::uint8_t* next;  // null: rows are long
-
-  [[gnu::always_inline]] Prefetch(const std::uint8_t* group, std::size_t stride)
-      : next(stride <= 4096 ? group + 4 * stride + 2048 : nullptr) {}
-
-  [[gnu::always_inline]] void fetch(const Rows& rows) {
-    constexpr int kLine = 64;
-    if (next != nullptr) [[likely]] {
-      for (int i = 0; i < 4 * Format::kStepBytes; i += kLine) __builtin_prefetch(next + i);
-      next += 4 * Format::kStepBytes;
-    } else {
-      for (int r = 0; r < 4; ++r)
-        for (int i = 0; i < Format::kStepBytes; i += kLine)
-          __builtin_prefetch(rows.at[r] + 2048 + i);
-    }
-  }
-};
-
 // One call for activation rows [first, first + kTile).
 template <class Format, int kTile>
 struct Product {
@@ -155,9 +134,9 @@ struct Product {
     V::F acc[kTile];
     for (int t = 0; t < kTile; ++t) x[t] = start[t], acc[t] = V::zero();
     const int steps = a.k / kStepWeights;
-    Prefetch<Format> ahead(base, a.w_stride);
+    GroupPrefetch ahead(base, a.w_stride);
     for (int step = 0; step < steps; ++step) {
-      ahead.fetch(rows);
+      ahead.fetch(Format::kStepBytes);
       multiply_step<Format, kTile>(rows, x, acc);
       for (int r = 0; r < 4; ++r) rows.at[r] += Format::kStepBytes;
       for (int t = 0; t < kTile; ++t) {
@@ -168,7 +147,10 @@ struct Product {
     }
     if constexpr (Format::kBlockBytes != 0) {
       const int blocks = (a.k - steps * kStepWeights) / Format::kGroup;
-      if (blocks != 0) multiply_cut_step(rows, row, blocks, x, acc);
+      if (blocks != 0) {
+        ahead.fetch(blocks * Format::kBlockBytes);
+        multiply_cut_step(rows, row, blocks, x, acc);
+      }
     }
     for (int t = 0; t < kTile; ++t) {
       float* out = a.y + static_cast<std::size_t>(first + t) * a.y_stride + row;
