@@ -62,9 +62,9 @@ class MatmulRowsStep : public CpuStep {
   void run(const Worker& worker) const override {
     const std::int32_t rows = batch_rows(*worker.batch, outputs_);
     if (rows == 0) return;
-    for (std::int32_t c = worker.next(); c < n_chunks_; c = worker.next()) {
-      const Part* part = parts_.data();
-      while (c >= part->first_chunk + part->chunks) ++part;
+    Handout chunks = worker.ranges(n_chunks_);
+    for (std::int32_t c = chunks.next(); c >= 0; c = chunks.next()) {
+      const Part* part = part_of(c);
       const std::uint32_t begin = static_cast<std::uint32_t>(c - part->first_chunk) * chunk_rows_;
       const std::uint32_t n = std::min(chunk_rows_, part->rows - begin);
       for (std::int32_t r = 0; r < rows; r += kRowsAtOnce) {
@@ -73,7 +73,28 @@ class MatmulRowsStep : public CpuStep {
     }
   }
 
+  // The kernels fetch ahead of themselves, but nobody is ahead of their first rows.
+  void fetch(const Worker& worker) const override {
+    const std::int32_t c = worker.ranges(n_chunks_).first(worker.thread);
+    if (c >= n_chunks_) return;
+    const Part* part = part_of(c);
+    const std::uint32_t begin = static_cast<std::uint32_t>(c - part->first_chunk) * chunk_rows_;
+    fetch_lines(part->w + begin * part->w_stride);
+    if (glu_) fetch_lines(part->w_up + begin * part->up_stride);
+  }
+
  private:
+  static void fetch_lines(const std::byte* p) {
+    constexpr int kFetchBytes = 12288, kLine = 64;
+    for (int i = 0; i < kFetchBytes; i += kLine) __builtin_prefetch(p + i, 0, 2);
+  }
+
+  const Part* part_of(std::int32_t chunk) const {
+    const Part* part = parts_.data();
+    while (chunk >= part->first_chunk + part->chunks) ++part;
+    return part;
+  }
+
   static constexpr std::int32_t kRowsAtOnce = 32;  // activation rows per pass over a chunk
 
   Part make_part(const CompileContext& context, const plan::Step& step, std::size_t i) const {

@@ -12,6 +12,8 @@
 namespace orrery::backend::cpu {
 namespace {
 
+constexpr std::uint32_t kNoStep = UINT32_MAX;
+
 std::uint64_t rope_bytes(const plan::Plan& plan, const RopeTable& table) {
   const std::uint64_t rows = align_up(plan.capacity.tokens, 32);
   return align_up(rows * table.frequencies->size() * 4, 64);
@@ -52,7 +54,8 @@ CpuProgram::CpuProgram(const plan::Plan& plan, Bindings bindings, const kernels:
       bindings_(std::move(bindings)),
       kernels_(kernels),
       team_(std::move(team)),
-      barrier_(team_->size()) {
+      barrier_(team_->size()),
+      cursors_(3 * static_cast<std::size_t>(team_->size())) {
   blocks_ = std::ranges::any_of(plan_.steps, [](const plan::Step& step) {
     return step.number_class == plan::NumberClass::b16;
   });
@@ -120,11 +123,25 @@ Status CpuProgram::bind_steps() {
   for (const auto& step : steps_) step->bind_shared(shared);
   thread_scratch_ = shared + shared_total;
   step_ticks_.resize(steps_.size());
+  link_matmuls();
   if (plan_.result != plan::kNone) {
     const plan::Buffer& result = plan_.buffers[static_cast<std::size_t>(plan_.result)];
     result_ = reinterpret_cast<const float*>(region_.data() + result.offset);
   }
   return {};
+}
+
+// After a step that multiplied weights, a thread starts to fetch the next such step's; the first
+// step does it for the first one.
+void CpuProgram::link_matmuls() {
+  matmul_after_.assign(steps_.size(), kNoStep);
+  std::uint32_t last = 0;
+  for (std::uint32_t s = 1; s < steps_.size(); ++s) {
+    const plan::Op op = plan_.steps[s].op;
+    if (op != plan::Op::matmul && op != plan::Op::logits) continue;
+    matmul_after_[last] = s;
+    last = s;
+  }
 }
 
 Status CpuProgram::check(const Batch& batch, std::uint32_t first, std::uint32_t last) const {
@@ -147,7 +164,7 @@ Status CpuProgram::run(const Batch& batch, std::uint32_t first, std::uint32_t la
   batch_ = &batch;
   first_ = first;
   last_ = last;
-  for (Queue& queue : queues_) queue.next.store(0, std::memory_order_relaxed);
+  for (Cursor& cursor : cursors_) cursor.taken.store(0, std::memory_order_relaxed);
   team_->run([](void* self, int thread) { static_cast<CpuProgram*>(self)->work(thread); }, this);
   batch_ = nullptr;
   return {};
@@ -158,15 +175,15 @@ void CpuProgram::work(int thread) {
                 thread_scratch_ + thread_scratch_bytes_ * static_cast<std::uint64_t>(thread)};
   if (blocks_) kernels_.blocks->thread_begin();
   if (first_ == 0 && !rope_tables_.empty()) {
-    fill_rope_tables(thread);
-    barrier_.wait();
+    fill_rope_tables(thread);  // read after the barrier of a later step: rope follows a matmul
   }
   std::uint64_t before = profile_ ? clock_ticks() : 0;
   for (std::uint32_t s = first_; s < last_; ++s) {
-    // Everybody left step s - 2 before step s - 1 began, so its queue is free to serve s + 1.
-    if (thread == 0) queues_[(s + 1) % 3].next.store(0, std::memory_order_relaxed);
-    worker.queue = &queues_[s % 3].next;
+    // Everybody left step s - 2 before step s - 1 began, so its cursors are free to serve s + 1.
+    cursors(s + 1)[thread].taken.store(0, std::memory_order_relaxed);
+    worker.cursors = cursors(s);
     steps_[s]->run(worker);
+    if (matmul_after_[s] != kNoStep) steps_[matmul_after_[s]]->fetch(worker);
     barrier_.wait();
     if (profile_ && thread == 0) {
       const std::uint64_t now = clock_ticks();

@@ -32,8 +32,12 @@ class CpuProgram : public Program {
              std::shared_ptr<ThreadTeam> team);
   void add_rope_tables();
   Status bind_steps();
+  void link_matmuls();
   Status check(const Batch& batch, std::uint32_t first, std::uint32_t last) const;
   void work(int thread);
+  Cursor* cursors(std::uint32_t step) {
+    return &cursors_[step % 3 * static_cast<std::size_t>(team_->size())];
+  }
   void fill_rope_tables(int thread);
 
   plan::Plan plan_;
@@ -47,6 +51,7 @@ class CpuProgram : public Program {
   std::vector<std::unique_ptr<std::vector<float>>> vectors_;
   std::vector<RopeTable> rope_tables_;
   std::vector<std::unique_ptr<CpuStep>> steps_;
+  std::vector<std::uint32_t> matmul_after_;  // of each step: the next that multiplies weights
   const float* result_ = nullptr;
   std::uint32_t embed_rows_ = 0;  // ids at or above it are refused
 
@@ -54,10 +59,7 @@ class CpuProgram : public Program {
   const Batch* batch_ = nullptr;
   std::uint32_t first_ = 0, last_ = 0;
   Barrier barrier_;
-  struct alignas(64) Queue {
-    std::atomic<std::int32_t> next{0};
-  };
-  Queue queues_[3];  // step s uses queue s % 3; see work()
+  std::vector<Cursor> cursors_;  // (3, threads); step s uses row s % 3, see work()
   bool profile_ = false;
   std::vector<std::uint64_t> step_ticks_;
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
+#include "backend/cpu/handout.hpp"
 #include "kernels/dispatch.hpp"
 #include "plan/plan.hpp"
 
@@ -46,18 +47,21 @@ struct Worker {
   int thread = 0;
   int threads = 1;
   const Batch* batch = nullptr;
-  std::atomic<std::int32_t>* queue = nullptr;  // hands out the items of the current step
-  std::byte* scratch = nullptr;                // private, 64-byte aligned
+  Cursor* cursors = nullptr;     // of the current step, one a thread
+  std::byte* scratch = nullptr;  // private, 64-byte aligned
 
-  std::int32_t next(std::int32_t count = 1) const {
-    return queue->fetch_add(count, std::memory_order_relaxed);
-  }
+  // Items in order, whoever asks.
+  std::int32_t next() const { return cursors->taken.fetch_add(1, std::memory_order_relaxed); }
+  // Items in a range for each thread. A step uses one way or the other.
+  Handout ranges(std::int32_t items) const { return {cursors, thread, threads, items}; }
 };
 
 class CpuStep {
  public:
   virtual ~CpuStep() = default;
   virtual void run(const Worker& worker) const = 0;
+  // Starts to bring in what this thread will read first. Called a step or two before run().
+  virtual void fetch(const Worker&) const {}
   // Bytes of thread-private scratch that run() uses.
   virtual std::size_t scratch_bytes() const { return 0; }
   // Bytes shared by all threads of the step (zeroed once at compile), bound before the first run.
