@@ -98,8 +98,16 @@ TEST_F(CpuSessionTest, DeterministicAnswersDoNotDependOnSlicesOrReuse) {
   }
 }
 
-TEST_F(CpuSessionTest, BatchOfThreeEqualsEachAlone) {
-  TinyModel model({.type = DType::q4_1, .f32_cache = false}, false);
+// A row alone takes another way through the program than a batch (backend/cpu/solo.hpp), and with
+// several threads each has rows of its own there.
+class CpuSessionThreadsTest : public testing::TestWithParam<int> {
+ protected:
+  std::unique_ptr<backend::Backend> backend = *backend::make_cpu_backend({GetParam(), ""});
+};
+INSTANTIATE_TEST_SUITE_P(Threads, CpuSessionThreadsTest, testing::Values(1, 2, 3));
+
+TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAlone) {
+  TinyModel model({.type = DType::q4_1, .qk_norm = true, .f32_cache = false}, false);
   const auto executor = model.make(*backend, 256, 6, 64);
   std::vector<std::unique_ptr<Session>> alone;
   std::vector<std::unique_ptr<Session>> together;

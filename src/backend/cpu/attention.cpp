@@ -45,6 +45,7 @@ class AttentionRows : public CpuStep {
         q_(context.buffer(step.in[0])),
         out_(context.buffer(step.out[0])),
         threads_(context.threads),
+        rope_(context.merged),
         kernels_(*context.kernels->rows) {
     const std::uint64_t tokens =
         std::uint64_t{context.bindings->pools[s_.group].capacity} * plan::kPageTokens;
@@ -53,7 +54,7 @@ class AttentionRows : public CpuStep {
   }
 
   std::size_t scratch_bytes() const override {
-    return parts_bytes() + std::size_t{s_.g} * s_.v_dim * 4 +
+    return parts_bytes() + rotated_bytes() + std::size_t{s_.g} * s_.v_dim * 4 +
            kernels::q8_layout(std::size_t{s_.v_dim}).stride;
   }
   std::size_t shared_bytes() const override {
@@ -72,7 +73,7 @@ class AttentionRows : public CpuStep {
     }
     for (std::int32_t i = worker.next(); i < items; i = worker.next()) {
       const Item item = make_item(*worker.batch, i);
-      for (std::int32_t p = 0; p < item.parts; ++p) compute(*worker.batch, item, p, worker.scratch);
+      for (std::int32_t p = 0; p < item.parts; ++p) compute(worker, item, p, worker.scratch);
       merge(item, worker.scratch, worker);
     }
   }
@@ -87,6 +88,7 @@ class AttentionRows : public CpuStep {
   // Few rows: all threads share the parts of each (row, head); the one that ends last merges.
   std::size_t split_items() const { return 4U * static_cast<std::size_t>(threads_); }
   std::size_t part_floats() const { return std::size_t{s_.g} * (s_.v_dim + 2); }
+  std::size_t rotated_bytes() const { return (std::size_t{s_.g} * s_.k_dim * 4 + 63) / 64 * 64; }
   std::size_t parts_bytes() const {
     return (static_cast<std::size_t>(max_parts_) * part_floats() * 4 + 63) / 64 * 64;
   }
@@ -115,7 +117,7 @@ class AttentionRows : public CpuStep {
         item = make_item(*worker.batch, ++i);
       }
       std::byte* parts = shared_ + static_cast<std::size_t>(i) * parts_bytes();
-      compute(*worker.batch, item, part, parts);
+      compute(worker, item, part, parts);
       auto& done = *reinterpret_cast<std::atomic<std::int32_t>*>(
           counters_ + static_cast<std::size_t>(i) * kCounterBytes);
       if (done.fetch_add(1, std::memory_order_acq_rel) == item.parts - 1) {
@@ -125,14 +127,28 @@ class AttentionRows : public CpuStep {
     }
   }
 
+  // The heads' queries. In place of a merged rope step they are rotated here, by each part for
+  // itself, and the new K and V are written by the one part that reads them: the last.
+  const float* queries(const Worker& worker, const Item& item, std::int32_t part) const {
+    const auto head = static_cast<std::uint32_t>(item.head);
+    if (!worker.solo || rope_ == nullptr) {
+      return q_.row(item.row) + std::size_t{head} * s_.g * s_.k_dim;
+    }
+    float* rotated = reinterpret_cast<float*>(worker.scratch + parts_bytes());
+    if (part == item.parts - 1) rope_->write_cache(*worker.batch, item.row, head, rotated);
+    rope_->write_q(item.row, head, rotated);
+    return rotated;
+  }
+
   // Layout of the parts of one item: m (parts, g) | l (parts, g) | o (parts, g, v_dim).
-  void compute(const Batch& batch, const Item& item, std::int32_t part, std::byte* memory) const {
+  void compute(const Worker& worker, const Item& item, std::int32_t part, std::byte* memory) const {
+    const Batch& batch = *worker.batch;
     float* m = reinterpret_cast<float*>(memory);
     float* l = m + static_cast<std::size_t>(item.parts) * s_.g;
     float* o = l + static_cast<std::size_t>(item.parts) * s_.g;
     const std::int32_t first = (item.first_part + part) * kPartTokens;
     kernels::AttentionPart args{};
-    args.q = q_.row(item.row) + static_cast<std::size_t>(item.head) * s_.g * s_.k_dim;
+    args.q = queries(worker, item, part);
     args.q_stride = s_.k_dim;
     args.g = static_cast<int>(s_.g);
     args.k_dim = static_cast<int>(s_.k_dim);
@@ -158,12 +174,12 @@ class AttentionRows : public CpuStep {
     const float* m = reinterpret_cast<const float*>(memory);
     const bool operand = out_.form == plan::Form::q8;
     const std::uint32_t first = static_cast<std::uint32_t>(item.head) * s_.g * s_.v_dim;
-    float* rows = reinterpret_cast<float*>(worker.scratch + parts_bytes());
+    float* rows = reinterpret_cast<float*>(worker.scratch + parts_bytes() + rotated_bytes());
     float* out = operand ? rows : out_.row(item.row) + first;
     kernels_.attention_merge({m, m + n, m + 2 * n, item.parts, static_cast<int>(s_.g),
                               static_cast<int>(s_.v_dim), out, s_.v_dim});
     if (!operand) return;
-    std::byte* temporary = worker.scratch + parts_bytes() + std::size_t{s_.g} * s_.v_dim * 4;
+    std::byte* temporary = reinterpret_cast<std::byte*>(rows + std::size_t{s_.g} * s_.v_dim);
     for (std::uint32_t h = 0; h < s_.g; ++h) {
       store_q8(kernels_, rows + std::size_t{h} * s_.v_dim, first + h * s_.v_dim, s_.v_dim,
                out_.bytes(item.row), out_.cols, temporary);
@@ -173,6 +189,7 @@ class AttentionRows : public CpuStep {
   Shape s_;
   BufferRef q_, out_;
   int threads_;
+  const RowRope* rope_;  // the merged step, or null
   std::int32_t max_parts_ = 0;
   const kernels::RowKernels& kernels_;
   std::byte* counters_ = nullptr;

@@ -17,6 +17,7 @@ BufferRef CompileContext::buffer(plan::BufferId id) const {
   ref.form = buffer.form;
   ref.blocks = blocks && buffer.rows == plan::kTokens;
   ref.row_bytes = plan::form_row_bytes(buffer.form, buffer.cols);
+  if (solo != nullptr) ref.own = solo->own_rows[static_cast<std::size_t>(id)];
   return ref;
 }
 

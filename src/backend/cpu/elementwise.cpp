@@ -46,15 +46,15 @@ class SelectRows : public CpuStep {
 
   void run(const Worker& worker) const override {
     const Batch& batch = *worker.batch;
-    for (std::int32_t i = worker.next(); i < batch.n_outputs; i = worker.next()) {
+    worker.each(batch.n_outputs, [&](std::int32_t i) {
       const std::int32_t row = batch.output_rows[i];
       if (in_.blocks) {
         kernels_.blocks->block_to_row(in_.block(row / 32), row % 32, static_cast<int>(in_.cols),
-                                      out_.row(i));
+                                      out_.row(i, worker));
       } else {
-        std::memcpy(out_.row(i), in_.row(row), std::size_t{in_.cols} * 4);
+        std::memcpy(out_.row(i, worker), in_.row(row, worker), std::size_t{in_.cols} * 4);
       }
-    }
+    });
   }
 
  private:

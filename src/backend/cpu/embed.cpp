@@ -28,9 +28,8 @@ class Embed : public CpuStep {
     const std::int32_t rows = worker.batch->n_tokens;
     float* scratch = reinterpret_cast<float*>(worker.scratch);
     if (!out_.blocks) {
-      for (std::int32_t r = worker.next(); r < rows; r = worker.next()) {
-        embed_row(*worker.batch, r, out_.row(r), scratch);
-      }
+      worker.each(
+          rows, [&](std::int32_t r) { embed_row(*worker.batch, r, out_.row(r, worker), scratch); });
       return;
     }
     float* block_rows = scratch + out_.cols;  // (32, cols)

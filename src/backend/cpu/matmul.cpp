@@ -68,7 +68,7 @@ class MatmulRowsStep : public CpuStep {
       const std::uint32_t begin = static_cast<std::uint32_t>(c - part->first_chunk) * chunk_rows_;
       const std::uint32_t n = std::min(chunk_rows_, part->rows - begin);
       for (std::int32_t r = 0; r < rows; r += kRowsAtOnce) {
-        run_chunk(*part, begin, n, r, std::min(kRowsAtOnce, rows - r), worker.scratch);
+        run_chunk(worker, *part, begin, n, r, std::min(kRowsAtOnce, rows - r));
       }
     }
   }
@@ -121,9 +121,9 @@ class MatmulRowsStep : public CpuStep {
   }
 
   // Weight rows [begin, begin + n) x activation rows [r, r + m).
-  void run_chunk(const Part& part, std::uint32_t begin, std::uint32_t n, std::int32_t r,
-                 std::int32_t m, std::byte* scratch) const {
-    float* gate = reinterpret_cast<float*>(scratch);  // (m, n)
+  void run_chunk(const Worker& worker, const Part& part, std::uint32_t begin, std::uint32_t n,
+                 std::int32_t r, std::int32_t m) const {
+    float* gate = reinterpret_cast<float*>(worker.scratch);  // (m, n)
     float* up = gate + std::size_t{kRowsAtOnce} * chunk_rows_;
     std::byte* temporary =
         reinterpret_cast<std::byte*>(up + std::size_t{kRowsAtOnce} * chunk_rows_);
@@ -133,7 +133,7 @@ class MatmulRowsStep : public CpuStep {
     args.w_stride = part.w_stride;
     args.n = static_cast<int>(n);
     args.k = static_cast<int>(in_.cols);
-    args.x = in_.bytes(r);
+    args.x = in_.bytes(r, worker);
     args.x_stride = in_.row_bytes;
     args.m = m;
     args.y = direct ? part.out.row(r) + begin : gate;
@@ -147,13 +147,13 @@ class MatmulRowsStep : public CpuStep {
     }
     for (std::int32_t i = 0; i < m; ++i) {
       float* y = direct ? part.out.row(r + i) + begin : gate + std::size_t{n} * i;
-      finish_row(part, begin, n, r + i, y, up + std::size_t{n} * i, temporary);
+      finish_row(worker, part, begin, n, r + i, y, up + std::size_t{n} * i, temporary);
     }
   }
 
   // y = act(y + bias) * scale + residual (glu: act(y + bias) * (up + bias)) -> the output buffer.
-  void finish_row(const Part& part, std::uint32_t begin, std::uint32_t n, std::int32_t row,
-                  float* y, float* up, std::byte* temporary) const {
+  void finish_row(const Worker& worker, const Part& part, std::uint32_t begin, std::uint32_t n,
+                  std::int32_t row, float* y, float* up, std::byte* temporary) const {
     const int count = static_cast<int>(n);
     if (part.bias != nullptr) kernels_.add(y, part.bias + begin, y, count);
     if (glu_) {
@@ -162,7 +162,7 @@ class MatmulRowsStep : public CpuStep {
       kernels_.glu(activation_, y, up, out, count);
     } else {
       if (activation_ != kernels::ActivationKind::none) kernels_.activate(activation_, y, count);
-      const float* residual = residual_ ? residual_.row(row) + begin : nullptr;
+      const float* residual = residual_ ? residual_.row(row, worker) + begin : nullptr;
       if (scale_ != 1.0F || residual != nullptr) kernels_.scale_add(y, scale_, residual, count);
       if (softcap_ != 0.0F) kernels_.softcap(y, softcap_, count);
     }

@@ -25,19 +25,20 @@ class NormRows : public CpuStep {
   std::size_t scratch_bytes() const override { return std::size_t{in_.cols} * 4; }
 
   void run(const Worker& worker) const override {
-    const std::int32_t rows = batch_rows(*worker.batch, outputs_);
-    for (std::int32_t r = worker.next(); r < rows; r = worker.next()) {
-      kernels::NormRow args = args_;
-      args.x = in_.row(r);
-      args.residual = residual_ ? residual_.row(r) : nullptr;
-      const bool operand = out_.form == plan::Form::q8;
-      args.out = operand ? reinterpret_cast<float*>(worker.scratch) : out_.row(r);
-      kernels_.norm(args);
-      if (operand) kernels_.quantize_q8(args.out, args.n, out_.bytes(r));
-    }
+    worker.each(batch_rows(*worker.batch, outputs_), [&](std::int32_t r) { normalize(worker, r); });
   }
 
  private:
+  void normalize(const Worker& worker, std::int32_t r) const {
+    kernels::NormRow args = args_;
+    args.x = in_.row(r, worker);
+    args.residual = residual_ ? residual_.row(r, worker) : nullptr;
+    const bool operand = out_.form == plan::Form::q8;
+    args.out = operand ? reinterpret_cast<float*>(worker.scratch) : out_.row(r, worker);
+    kernels_.norm(args);
+    if (operand) kernels_.quantize_q8(args.out, args.n, out_.bytes(r, worker));
+  }
+
   BufferRef in_, out_, residual_;
   bool outputs_;
   kernels::NormRow args_{};
@@ -95,14 +96,13 @@ class QuantizeRows : public CpuStep {
   void run(const Worker& worker) const override {
     const int n = static_cast<int>(in_.cols);
     const std::int32_t rows = batch_rows(*worker.batch, outputs_);
-    const std::int32_t items = in_.blocks ? n_blocks(rows) : rows;
-    for (std::int32_t i = worker.next(); i < items; i = worker.next()) {
+    worker.each(in_.blocks ? n_blocks(rows) : rows, [&](std::int32_t i) {
       if (in_.blocks) {
         kernels_.blocks->to_x(in_.block(i), n, out_.block(i));
       } else {
-        kernels_.rows->quantize_q8(in_.row(i), n, out_.bytes(i));
+        kernels_.rows->quantize_q8(in_.row(i, worker), n, out_.bytes(i, worker));
       }
-    }
+    });
   }
 
  private:

@@ -93,10 +93,18 @@ Status CpuProgram::bind_steps() {
   std::uint64_t rope_total = 0;
   for (const RopeTable& table : rope_tables_) rope_total += 2 * rope_bytes(plan_, table);
   std::uint64_t shared_total = 0;
+  solo_ = solo_steps(plan_);
   for (const bool measure : {true, false}) {
     std::byte* base = region_.data();
-    CompileContext context{&plan_,        &bindings_, &kernels_, base,
-                           team_->size(), blocks_,    &vectors_, &rope_tables_};
+    CompileContext context{.plan = &plan_,
+                           .bindings = &bindings_,
+                           .kernels = &kernels_,
+                           .scratch = base,
+                           .threads = team_->size(),
+                           .blocks = blocks_,
+                           .solo = &solo_,
+                           .vectors = &vectors_,
+                           .rope_tables = &rope_tables_};
     if (!measure) {
       std::byte* rope = base + align_up(plan_.scratch_bytes, 64);
       for (RopeTable& table : rope_tables_) {
@@ -107,15 +115,16 @@ Status CpuProgram::bind_steps() {
     }
     vectors_.clear();
     steps_.clear();
-    for (const plan::Step& step : plan_.steps) {
-      ORRERY_TRY(std::unique_ptr<CpuStep> bound, make_step(context, step));
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
+      context.merged = s > 0 && solo_.merged[s - 1] ? steps_.back()->rope() : nullptr;
+      ORRERY_TRY(std::unique_ptr<CpuStep> bound, make_step(context, plan_.steps[s]));
       thread_scratch_bytes_ = std::max(thread_scratch_bytes_, align_up(bound->scratch_bytes(), 64));
       shared_total = std::max(shared_total, align_up(bound->shared_bytes(), 64));
       steps_.push_back(std::move(bound));
     }
     if (!measure) break;
     const std::uint64_t total = align_up(plan_.scratch_bytes, 64) + rope_total + shared_total +
-                                thread_scratch_bytes_ * static_cast<std::uint64_t>(team_->size());
+                                thread_bytes() * static_cast<std::uint64_t>(team_->size());
     ORRERY_TRY(region_, memory::Region::map(total));
   }
   // Steps run one after the other, so they share one area; counters in it return to zero.
@@ -164,6 +173,7 @@ Status CpuProgram::run(const Batch& batch, std::uint32_t first, std::uint32_t la
   batch_ = &batch;
   first_ = first;
   last_ = last;
+  solo_run_ = !blocks_ && batch.n_tokens == 1 && batch.n_outputs <= 1;
   for (Cursor& cursor : cursors_) cursor.taken.store(0, std::memory_order_relaxed);
   team_->run([](void* self, int thread) { static_cast<CpuProgram*>(self)->work(thread); }, this);
   batch_ = nullptr;
@@ -171,20 +181,29 @@ Status CpuProgram::run(const Batch& batch, std::uint32_t first, std::uint32_t la
 }
 
 void CpuProgram::work(int thread) {
-  Worker worker{thread, team_->size(), batch_, nullptr,
-                thread_scratch_ + thread_scratch_bytes_ * static_cast<std::uint64_t>(thread)};
+  std::byte* memory = thread_scratch_ + thread_bytes() * static_cast<std::uint64_t>(thread);
+  Worker worker{.thread = thread, .threads = team_->size(), .batch = batch_, .solo = solo_run_};
+  worker.own = solo_run_ && thread != 0 ? memory + thread_scratch_bytes_ : nullptr;
+  worker.scratch = memory;
   if (blocks_) kernels_.blocks->thread_begin();
-  if (first_ == 0 && !rope_tables_.empty()) {
-    fill_rope_tables(thread);  // read after the barrier of a later step: rope follows a matmul
-  }
+  // The tables are read after the barrier of a later step, because rope follows a matmul.
+  if (first_ == 0 && !rope_tables_.empty()) fill_rope_tables(thread);
   std::uint64_t before = profile_ ? clock_ticks() : 0;
+  std::uint32_t epoch = 0;  // barriers passed
   for (std::uint32_t s = first_; s < last_; ++s) {
-    // Everybody left step s - 2 before step s - 1 began, so its cursors are free to serve s + 1.
-    cursors(s + 1)[thread].taken.store(0, std::memory_order_relaxed);
-    worker.cursors = cursors(s);
-    steps_[s]->run(worker);
+    worker.alone = solo_run_ && solo_.alone[s];
+    const bool merged = solo_run_ && solo_.merged[s] && s + 1 < last_;
+    if (!worker.alone && !merged) {
+      // Everybody left epoch - 2 before epoch - 1 began, so its cursors are free for epoch + 1.
+      cursors(epoch + 1)[thread].taken.store(0, std::memory_order_relaxed);
+      worker.cursors = cursors(epoch);
+    }
+    if (!merged) steps_[s]->run(worker);
     if (matmul_after_[s] != kNoStep) steps_[matmul_after_[s]]->fetch(worker);
-    barrier_.wait();
+    if (!worker.alone && !merged) {
+      barrier_.wait();
+      ++epoch;
+    }
     if (profile_ && thread == 0) {
       const std::uint64_t now = clock_ticks();
       step_ticks_[s] += now - before;
@@ -222,8 +241,7 @@ std::vector<double> CpuProgram::step_seconds() const {
 
 std::vector<float> CpuProgram::download(plan::BufferId id, std::int64_t rows) const {
   const plan::Buffer& buffer = plan_.buffers[static_cast<std::size_t>(id)];
-  const CompileContext context{&plan_,        &bindings_, &kernels_, region_.data(),
-                               team_->size(), blocks_,    nullptr,   nullptr};
+  const CompileContext context{.plan = &plan_, .scratch = region_.data(), .blocks = blocks_};
   const BufferRef ref = context.buffer(id);
   std::vector<float> out(static_cast<std::size_t>(rows) * buffer.cols);
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -7,6 +7,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/cpu/step.hpp"
+#include "base/checked.hpp"
 #include "base/thread_team.hpp"
 #include "memory/region.hpp"
 
@@ -35,8 +36,11 @@ class CpuProgram : public Program {
   void link_matmuls();
   Status check(const Batch& batch, std::uint32_t first, std::uint32_t last) const;
   void work(int thread);
-  Cursor* cursors(std::uint32_t step) {
-    return &cursors_[step % 3 * static_cast<std::size_t>(team_->size())];
+  std::uint64_t thread_bytes() const {
+    return thread_scratch_bytes_ + align_up(solo_.own_bytes, 64);
+  }
+  Cursor* cursors(std::uint32_t epoch) {
+    return &cursors_[epoch % 3 * static_cast<std::size_t>(team_->size())];
   }
   void fill_rope_tables(int thread);
 
@@ -45,12 +49,14 @@ class CpuProgram : public Program {
   kernels::KernelSet kernels_;
   std::shared_ptr<ThreadTeam> team_;
   bool blocks_ = false;
-  memory::Region region_;  // plan scratch | rope tables | shared | one scratch per thread
+  memory::Region
+      region_;  // plan scratch | rope tables | shared | of each thread: scratch, own rows
   std::byte* thread_scratch_ = nullptr;
   std::uint64_t thread_scratch_bytes_ = 0;
   std::vector<std::unique_ptr<std::vector<float>>> vectors_;
   std::vector<RopeTable> rope_tables_;
   std::vector<std::unique_ptr<CpuStep>> steps_;
+  SoloSteps solo_;                           // all shared in block order
   std::vector<std::uint32_t> matmul_after_;  // of each step: the next that multiplies weights
   const float* result_ = nullptr;
   std::uint32_t embed_rows_ = 0;  // ids at or above it are refused
@@ -59,7 +65,8 @@ class CpuProgram : public Program {
   const Batch* batch_ = nullptr;
   std::uint32_t first_ = 0, last_ = 0;
   Barrier barrier_;
-  std::vector<Cursor> cursors_;  // (3, threads); step s uses row s % 3, see work()
+  bool solo_run_ = false;        // of one row
+  std::vector<Cursor> cursors_;  // (3, threads), see work()
   bool profile_ = false;
   std::vector<std::uint64_t> step_ticks_;
 };

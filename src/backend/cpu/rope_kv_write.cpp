@@ -87,7 +87,7 @@ struct RopeStep {
   }
 };
 
-class RopeRows : public CpuStep {
+class RopeRows : public CpuStep, public RowRope {
  public:
   RopeRows(const CompileContext& context, const plan::Step& step)
       : s_(context, step), kernels_(*context.kernels->rows) {
@@ -107,6 +107,22 @@ class RopeRows : public CpuStep {
       if (i % 3 == 1) write_k(*worker.batch, row, reinterpret_cast<float*>(worker.scratch));
       if (i % 3 == 2) write_v(*worker.batch, row);
     }
+  }
+
+  const RowRope* rope() const override { return this; }
+
+  void write_q(std::int32_t row, std::uint32_t head, float* q) const override {
+    const std::uint32_t g = s_.heads / s_.kv_heads;
+    normalize(s_.q.row(row) + std::size_t{head} * g * s_.k_dim, s_.q_norm, g, q);
+    rotate(q, g, row);
+  }
+
+  void write_cache(const Batch& batch, std::int32_t row, std::uint32_t head,
+                   float* k) const override {
+    normalize(s_.k.row(row) + std::size_t{head} * s_.k_dim, s_.k_norm, 1, k);
+    rotate(k, 1, row);
+    store(k, s_.k_dim, s_.cache.k_row(batch, row, head));
+    store(s_.v.row(row) + std::size_t{head} * s_.v_dim, s_.v_dim, s_.cache.v_row(batch, row, head));
   }
 
  private:

@@ -12,10 +12,35 @@
 
 #include "backend/backend.hpp"
 #include "backend/cpu/handout.hpp"
+#include "backend/cpu/solo.hpp"
 #include "kernels/dispatch.hpp"
 #include "plan/plan.hpp"
 
 namespace orrery::backend::cpu {
+
+// One thread inside a run.
+struct Worker {
+  int thread = 0;
+  int threads = 1;
+  const Batch* batch = nullptr;
+  bool solo = false;             // a run of one row (solo.hpp) ...
+  bool alone = false;            // ... and a step that every thread does for itself
+  std::byte* own = nullptr;      // this thread's rows in such a run; null: those of the plan
+  Cursor* cursors = nullptr;     // of the current step, one a thread
+  std::byte* scratch = nullptr;  // private, 64-byte aligned
+
+  // Items in order, whoever asks.
+  std::int32_t next() const { return cursors->taken.fetch_add(1, std::memory_order_relaxed); }
+  // f(item) for the items that fall to this thread: all of them in a step done alone.
+  template <class F>
+  void each(std::int32_t items, F f) const {
+    std::int32_t own_next = 0;
+    const auto take = [&] { return alone ? own_next++ : next(); };
+    for (std::int32_t i = take(); i < items; i = take()) f(i);
+  }
+  // Items in a range for each thread. A step uses one way or the other.
+  Handout ranges(std::int32_t items) const { return {cursors, thread, threads, items}; }
+};
 
 // A buffer of the plan in the program's scratch. Row order: rows outermost. Block order: blocks of
 // 32 tokens, features outermost inside (kernels/block_kernels.hpp).
@@ -25,10 +50,18 @@ struct BufferRef {
   plan::Form form = plan::Form::f32;
   bool blocks = false;
   std::uint64_t row_bytes = 0;  // form_row_bytes; a block of 32 tokens takes 32 of them
+  std::uint32_t own = kShared;  // where a thread keeps its own row in a run of one row
 
   explicit operator bool() const { return data != nullptr; }
   float* row(std::int64_t r) const { return reinterpret_cast<float*>(data + r * row_bytes); }
   std::byte* bytes(std::int64_t r) const { return data + r * row_bytes; }
+  // The same for steps that may run alone and for those right after them.
+  float* row(std::int64_t r, const Worker& worker) const {
+    return reinterpret_cast<float*>(bytes(r, worker));
+  }
+  std::byte* bytes(std::int64_t r, const Worker& worker) const {
+    return worker.own != nullptr && own != kShared ? worker.own + own : bytes(r);
+  }
   float* block(std::int64_t b) const { return reinterpret_cast<float*>(data + b * 32 * row_bytes); }
 };
 
@@ -42,18 +75,16 @@ struct RopeTable {
   float* sin = nullptr;
 };
 
-// One thread inside a run.
-struct Worker {
-  int thread = 0;
-  int threads = 1;
-  const Batch* batch = nullptr;
-  Cursor* cursors = nullptr;     // of the current step, one a thread
-  std::byte* scratch = nullptr;  // private, 64-byte aligned
-
-  // Items in order, whoever asks.
-  std::int32_t next() const { return cursors->taken.fetch_add(1, std::memory_order_relaxed); }
-  // Items in a range for each thread. A step uses one way or the other.
-  Handout ranges(std::int32_t items) const { return {cursors, thread, threads, items}; }
+// What the rope step of rows does for the heads of one kv head, for the attention step that does it
+// in its place in a run of one row.
+class RowRope {
+ public:
+  virtual ~RowRope() = default;
+  // The query heads of kv head `head`, normalised and rotated, to q (heads / kv_heads, k_dim).
+  virtual void write_q(std::int32_t row, std::uint32_t head, float* q) const = 0;
+  // K and V of the kv head into their page; k is scratch of k_dim floats.
+  virtual void write_cache(const Batch& batch, std::int32_t row, std::uint32_t head,
+                           float* k) const = 0;
 };
 
 class CpuStep {
@@ -67,6 +98,7 @@ class CpuStep {
   // Bytes shared by all threads of the step (zeroed once at compile), bound before the first run.
   virtual std::size_t shared_bytes() const { return 0; }
   virtual void bind_shared(std::byte*) {}
+  virtual const RowRope* rope() const { return nullptr; }
   const std::string& kernel() const { return kernel_; }
 
  protected:
@@ -80,7 +112,9 @@ struct CompileContext {
   const kernels::KernelSet* kernels = nullptr;
   std::byte* scratch = nullptr;
   int threads = 1;
-  bool blocks = false;  // token buffers are in block order
+  bool blocks = false;              // token buffers are in block order
+  const SoloSteps* solo = nullptr;  // null in block order
+  const RowRope* merged = nullptr;  // attention: the rope step that a run of one row merges
   std::vector<std::unique_ptr<std::vector<float>>>* vectors = nullptr;  // owned f32 copies
   std::vector<RopeTable>* rope_tables = nullptr;
 

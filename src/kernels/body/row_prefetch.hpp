@@ -8,8 +8,8 @@ namespace orrery::kernels {
 namespace {
 
 // Four neighbouring rows are one range of memory, and so is what follows it. That range is fetched
-// in its own order, whatever the order in which the rows are used: one stream instead of four, which
-// memory serves two to three times as fast. Lines come to L2 early and to L1 one group ahead.
+// in its own order, whatever the order in which the rows are used: one stream instead of four,
+// which memory serves two to three times as fast. Lines come to L2 early and to L1 one group ahead.
 struct GroupPrefetch {
   const std::uint8_t* next;  // group after the current one; null: rows too long to be held in L2
 
@@ -18,7 +18,8 @@ struct GroupPrefetch {
 
   // Called once for every `bytes` that are taken from each of the four rows.
   [[gnu::always_inline]] void fetch(int bytes) {
-    if (next == nullptr) [[unlikely]] return;
+    if (next == nullptr) [[unlikely]]
+      return;
     for (int i = 0; i < 4 * bytes; i += kLine) {
       __builtin_prefetch(next + i + kL2Ahead, 0, 2);
       __builtin_prefetch(next + i + kL1Ahead, 0, 3);
