@@ -152,6 +152,25 @@ TEST_P(RowI8, EveryInstructionSetHasTheBitsOfTheDefinition) {
   }
 }
 
+// Panels of weights (kernels/body/row_panel.hpp): more than one slab along k, a cut one at the end,
+// and every size of the tiles that the activation rows are dealt to.
+TEST_P(RowI8, ManyRowsHaveTheBitsOfTheDefinition) {
+  std::mt19937 random(8);
+  const std::uint64_t block = dtype_info(GetParam()).block_len;
+  const int k = block == 256 ? 2304 : block == 64 ? 2112 : 2080;
+  const int n = 19;
+  const Bytes w = random_weights(GetParam(), n, k, random);
+  for (const RowKernels* table : available_row_kernels()) {
+    for (const int m : {10, 13, 15, 17, 32, 35, 64}) {
+      const Bytes x = quantized_rows(*table, m, k, random);
+      ASSERT_EQ(differences(multiply(*table, GetParam(), w.data(), n, k, x, m),
+                            reference(GetParam(), w, n, k, x, m)),
+                0)
+          << table->isa << " m " << m;
+    }
+  }
+}
+
 TEST_P(RowI8, BitsDoNotDependOnHowManyRowsArePresent) {
   std::mt19937 random(3);
   const int k = 768, n = 26, m = 9;
@@ -224,7 +243,7 @@ TEST_P(RowI8, NothingIsReadPastTheLastByte) {
       std::memcpy(end - w.size(), w.data(), w.size());
       ASSERT_EQ(mprotect(end, page, PROT_NONE), 0);
       for (const RowKernels* table : available_row_kernels()) {
-        for (const int m : {2, 5}) {
+        for (const int m : {2, 5, 9}) {
           const Bytes x = quantized_rows(*table, m, k, random);
           EXPECT_EQ(differences(multiply(*table, GetParam(), end - w.size(), n, k, x, m),
                                 reference(GetParam(), w, n, k, x, m)),

@@ -50,7 +50,7 @@ void multiply_float_rows(const MatmulRows& a, int row, int first) {
                                           static_cast<std::size_t>(first + t) * a.x_stride);
   }
   const int whole = a.k / 16 * 16;
-  GroupPrefetch ahead(w[0], a.w_stride);
+  GroupPrefetch<4> ahead(w[0], a.w_stride);
   for (int k = 0; k < whole; k += 16) {
     ahead.fetch(16 * Element::kBytes);
     V::F xs[kTile];

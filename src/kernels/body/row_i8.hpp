@@ -134,7 +134,7 @@ struct Product {
     V::F acc[kTile];
     for (int t = 0; t < kTile; ++t) x[t] = start[t], acc[t] = V::zero();
     const int steps = a.k / kStepWeights;
-    GroupPrefetch ahead(base, a.w_stride);
+    GroupPrefetch<4> ahead(base, a.w_stride);
     for (int step = 0; step < steps; ++step) {
       ahead.fetch(Format::kStepBytes);
       multiply_step<Format, kTile>(rows, x, acc);

@@ -19,6 +19,7 @@ struct V : VQuarter {
 
   static constexpr int kSignedBias = 0;
   static constexpr int kMaxTile = 2;
+  static constexpr int kPanelRows = 0;
 
   // ---- floats ----
   ORRERY_INLINE F splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

@@ -18,6 +18,7 @@ struct V : VQuarter {
   // vpdpbusd wants unsigned weights: signed ones are stored with the top bit flipped (+ 128).
   static constexpr int kSignedBias = 128;
   static constexpr int kMaxTile = 4;
+  static constexpr int kPanelRows = 9;
 
   // ---- floats ----
   ORRERY_INLINE F splat(float x) { return _mm512_set1_ps(x); }
@@ -174,6 +175,28 @@ struct V : VQuarter {
     return {_mm512_inserti32x4(v, load_q(p + 3 * stride), 3)};
   }
   ORRERY_INLINE B load_2x32(const std::uint8_t* p) { return {_mm512_broadcast_i64x4(load_y(p))}; }
+  ORRERY_INLINE B repeat_word(const void* p) {
+    return {_mm512_set1_epi32(static_cast<int>(load_u32(p)))};
+  }
+  ORRERY_INLINE void transpose_words(B& a, B& b, B& c, B& d) {
+    const __m512i ab0 = _mm512_unpacklo_epi32(a.v, b.v), ab1 = _mm512_unpackhi_epi32(a.v, b.v);
+    const __m512i cd0 = _mm512_unpacklo_epi32(c.v, d.v), cd1 = _mm512_unpackhi_epi32(c.v, d.v);
+    a = {_mm512_unpacklo_epi64(ab0, cd0)};
+    b = {_mm512_unpackhi_epi64(ab0, cd0)};
+    c = {_mm512_unpacklo_epi64(ab1, cd1)};
+    d = {_mm512_unpackhi_epi64(ab1, cd1)};
+  }
+  ORRERY_INLINE void store_groups(void* p, std::size_t stride, B a) {
+    auto* to = static_cast<std::uint8_t*>(p);
+    const auto put = [&](std::size_t group, __m128i v) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + group * stride), v);
+    };
+    put(0, _mm512_castsi512_si128(a.v));
+    put(1, _mm512_extracti32x4_epi32(a.v, 1));
+    put(2, _mm512_extracti32x4_epi32(a.v, 2));
+    put(3, _mm512_extracti32x4_epi32(a.v, 3));
+  }
+  ORRERY_INLINE B as_bytes(F a) { return {_mm512_castps_si512(a)}; }
   ORRERY_INLINE B repeat_q(Q a) { return {_mm512_broadcast_i32x4(a)}; }
   ORRERY_INLINE B load_4x8_twice(const std::uint8_t* p) {
     return {_mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3),

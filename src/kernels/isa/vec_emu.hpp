@@ -26,7 +26,8 @@ struct V {
   // dot_signed() takes signed weights xor-ed with this; its sums then hold kSignedBias * sum(a)
   // more.
   static constexpr int kSignedBias = 0;
-  static constexpr int kMaxTile = 1;  // activation rows at once: 1, 2 or 4
+  static constexpr int kMaxTile = 1;    // activation rows at once: 1, 2 or 4
+  static constexpr int kPanelRows = 3;  // so many use panels (row_panel.hpp); 0: never
 
   template <class Op>
   ORRERY_EMU F map(Op op) {
@@ -264,6 +265,27 @@ struct V {
   // 16 bytes, four times
   ORRERY_EMU B repeat_q(Q a) {
     return map_b([&](int i) { return a.v[i % 16]; });
+  }
+  // 4 bytes, sixteen times
+  ORRERY_EMU B repeat_word(const void* p) {
+    return map_b([&](int i) { return static_cast<const std::uint8_t*>(p)[i % 4]; });
+  }
+  // 4 x 4 of 32 bits inside each group
+  ORRERY_EMU void transpose_words(B& a, B& b, B& c, B& d) {
+    const B in[4] = {a, b, c, d};
+    B* out[4] = {&a, &b, &c, &d};
+    for (int r = 0; r < 4; ++r)
+      for (int i = 0; i < 64; ++i) out[r]->v[i] = in[i % 16 / 4].v[i / 16 * 16 + r * 4 + i % 4];
+  }
+  // Group g of 16 bytes to p + g * stride.
+  ORRERY_EMU void store_groups(void* p, std::size_t stride, B a) {
+    for (std::size_t g = 0; g < 4; ++g)
+      __builtin_memcpy(static_cast<std::uint8_t*>(p) + g * stride, a.v + 16 * g, 16);
+  }
+  ORRERY_EMU B as_bytes(F a) {
+    B out;
+    __builtin_memcpy(out.v, a.v, 64);
+    return out;
   }
   // Four groups of 8 bytes, each twice (as the two halves of a 16-byte group).
   ORRERY_EMU B load_4x8_twice(const std::uint8_t* p) {

@@ -22,6 +22,7 @@ struct V {
 
   static constexpr int kSignedBias = 0;
   static constexpr int kMaxTile = 2;
+  static constexpr int kPanelRows = 0;
 
   template <class T, class Op>
   ORRERY_INLINE T each(Op op) {
