@@ -11,6 +11,7 @@ Exit codes: 0 done, 1 refused by the system or the network, 2 wrong usage.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -132,12 +133,12 @@ def pip_command(staging):
 
 
 def bytes_below(folder):
+    """Bytes of the files below: pip moves and removes files and folders while they are counted."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            pass  # pip moves and removes its files while they are counted
+    for parent, _, names in os.walk(folder):  # skips what it cannot list
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_size
     return total
 
 

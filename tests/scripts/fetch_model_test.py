@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
@@ -83,6 +84,19 @@ class FetchModelTest(unittest.TestCase):
         with self.assertRaisesRegex(fetch_model.FetchError, "not the pinned"):
             self.fetch(self.make_model(b"first sEcond"))
         self.assertEqual(list(self.cache.iterdir()), [])
+
+    def test_counting_survives_what_vanishes(self):
+        folder = pathlib.Path(self.cache)
+        (folder / "a" / "b").mkdir(parents=True)
+        (folder / "a" / "file").write_bytes(b"12345")
+        listed = os.scandir
+
+        def scandir(path):
+            if str(path).endswith("b"):
+                (folder / "a" / "b").rmdir()
+            return listed(path)
+        with unittest.mock.patch("os.scandir", scandir):
+            self.assertEqual(fetch_model.bytes_below(folder), 5)
 
     def test_missing_package_is_one_sentence(self):
         self.remove_wheels()
