@@ -1,48 +1,27 @@
 // Gemma 2 (arXiv 2408.00118): norms before and after each block, alternating windows, softcaps.
-#include <cmath>
-
+#include "model/families/blocks.hpp"
+#include "model/families/gemma.hpp"
 #include "model/family.hpp"
 #include "model/rope.hpp"
 
 namespace orrery::model {
 namespace {
 
-constexpr std::uint32_t kLayers27b = 46;  // the size that does not scale by the size of a head
-constexpr float kMaxScalar = 1e6F;
-
 Status read(const Source& source, Hparams& h) {
-  h.activation = plan::Activation::gelu_tanh;
-  ORRERY_TRY_VOID(read_activation(source, {"", "hidden_activation"}, h));
-  h.embedding_scale = std::sqrt(static_cast<float>(h.hidden_dim));
-  h.norm_offset = source.is_gguf() ? 0.0F : 1.0F;  // converters to GGUF add the 1
-  const std::uint32_t scalar = h.n_layers == kLayers27b ? h.hidden_dim / h.n_heads : h.head_dim;
-  ORRERY_TRY(const float query_scalar, source.positive_or({"", "query_pre_attn_scalar"}, kMaxScalar,
-                                                          static_cast<float>(scalar)));
-  h.attention_scale = 1.0F / std::sqrt(query_scalar);
-  ORRERY_TRY(h.attention_softcap,
-             source.from_zero_or({"attn_logit_softcapping", "attn_logit_softcapping"}, kMaxScalar,
-                                 source.is_gguf() ? 50.0F : 0.0F));
-  ORRERY_TRY(h.logit_softcap,
-             source.from_zero_or({"final_logit_softcapping", "final_logit_softcapping"}, kMaxScalar,
-                                 source.is_gguf() ? 30.0F : 0.0F));
+  ORRERY_TRY_VOID(read_gemma(
+      source, {.layers_27b = 46, .attention_softcap = 50.0F, .logit_softcap = 30.0F}, h));
   ORRERY_TRY_VOID(read_rope(source, h));
   return read_windows(source, {.period = 2}, h);
 }
 
 void forward(Recorder& r) {
-  const Hparams& h = r.hparams();
   plan::BufferId x = r.embed();
-  for (std::uint32_t i = 0; i < h.n_layers; ++i) {
+  for (std::uint32_t i = 0; i < r.hparams().n_layers; ++i) {
     r.layer(i);
     const plan::BufferId attended = r.attention(r.qkv(r.norm("attn_norm", x)));
-    const plan::BufferId o =
-        r.project("attn_output", attended, h.hidden_dim, h.q_dim(), plan::kNone);
-    x = r.norm_add("post_attention_norm", o, x);
-    r.tap("attn_residual", x);
+    x = add_normed_attention(r, attended, x);
     const plan::BufferId gated = r.glu(r.norm("ffn_norm", x));
-    const plan::BufferId down = r.project("ffn_down", gated, h.hidden_dim, h.ffn_dim, plan::kNone);
-    x = r.norm_add("post_ffw_norm", down, x);
-    r.tap("ffn_residual", x);
+    x = add_normed_ffn(r, gated, x);
   }
   r.head(x);
 }

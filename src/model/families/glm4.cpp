@@ -1,5 +1,6 @@
 // GLM-4-0414 (model card of THUDM/GLM-4-9B-0414): norms around each block, half of a head rotates,
 // gate and up are rows of one matrix.
+#include "model/families/blocks.hpp"
 #include "model/family.hpp"
 #include "model/rope.hpp"
 
@@ -13,19 +14,13 @@ Status read(const Source& source, Hparams& h) {
 }
 
 void forward(Recorder& r) {
-  const Hparams& h = r.hparams();
   plan::BufferId x = r.embed();
-  for (std::uint32_t i = 0; i < h.n_layers; ++i) {
+  for (std::uint32_t i = 0; i < r.hparams().n_layers; ++i) {
     r.layer(i);
     const plan::BufferId attended = r.attention(r.qkv(r.norm("attn_norm", x)));
-    const plan::BufferId o =
-        r.project("attn_output", attended, h.hidden_dim, h.q_dim(), plan::kNone);
-    x = r.norm_add("post_attention_norm", o, x);
-    r.tap("attn_residual", x);
+    x = add_normed_attention(r, attended, x);
     const plan::BufferId gated = r.glu_fused(r.norm("ffn_norm", x));
-    const plan::BufferId down = r.project("ffn_down", gated, h.hidden_dim, h.ffn_dim, plan::kNone);
-    x = r.norm_add("post_ffw_norm", down, x);
-    r.tap("ffn_residual", x);
+    x = add_normed_ffn(r, gated, x);
   }
   r.head(x);
 }

@@ -1,4 +1,5 @@
 // GPT-2 (Radford et al. 2019): LayerNorm, learned positions, GELU.
+#include "model/families/blocks.hpp"
 #include "model/family.hpp"
 
 namespace orrery::model {
@@ -16,17 +17,13 @@ Status read(const Source& source, Hparams& h) {
 }
 
 void forward(Recorder& r) {
-  const Hparams& h = r.hparams();
   plan::BufferId x = r.embed_with_positions();
-  for (std::uint32_t i = 0; i < h.n_layers; ++i) {
+  for (std::uint32_t i = 0; i < r.hparams().n_layers; ++i) {
     r.layer(i);
-    const Qkv qkv = r.qkv_fused(r.layer_norm("attn_norm", x));
-    const plan::BufferId attended = r.attention(qkv);
-    x = r.project("attn_output", attended, h.hidden_dim, h.q_dim(), x);
-    r.tap("attn_residual", x);
+    const plan::BufferId attended = r.attention(r.qkv_fused(r.layer_norm("attn_norm", x)));
+    x = add_attention(r, attended, x);
     const plan::BufferId hidden = r.mlp(r.layer_norm("ffn_norm", x));
-    x = r.project("ffn_down", hidden, h.hidden_dim, h.ffn_dim, x);
-    r.tap("ffn_residual", x);
+    x = add_ffn(r, hidden, x);
   }
   r.head(x, plan::NormKind::layer);
 }

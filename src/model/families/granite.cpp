@@ -1,5 +1,6 @@
 // Granite 3 (IBM, model cards of ibm-granite): Llama with multipliers on embedding, attention
 // scores, residual branches and logits.
+#include "model/families/blocks.hpp"
 #include "model/family.hpp"
 #include "model/rope.hpp"
 
@@ -26,17 +27,13 @@ Status read(const Source& source, Hparams& h) {
 }
 
 void forward(Recorder& r) {
-  const Hparams& h = r.hparams();
   plan::BufferId x = r.embed();
-  for (std::uint32_t i = 0; i < h.n_layers; ++i) {
+  for (std::uint32_t i = 0; i < r.hparams().n_layers; ++i) {
     r.layer(i);
-    const Qkv qkv = r.qkv(r.norm("attn_norm", x));
-    const plan::BufferId attended = r.attention(qkv);
-    x = r.project("attn_output", attended, h.hidden_dim, h.q_dim(), x);  // x residual_scale
-    r.tap("attn_residual", x);
+    const plan::BufferId attended = r.attention(r.qkv(r.norm("attn_norm", x)));
+    x = add_attention(r, attended, x);  // x residual_scale
     const plan::BufferId gated = r.glu(r.norm("ffn_norm", x));
-    x = r.project("ffn_down", gated, h.hidden_dim, h.ffn_dim, x);  // x residual_scale
-    r.tap("ffn_residual", x);
+    x = add_ffn(r, gated, x);  // x residual_scale
   }
   r.head(x);
 }

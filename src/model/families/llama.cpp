@@ -1,6 +1,7 @@
 // Llama 2 and 3 (arXiv 2307.09288, 2407.21783), Mistral (2310.06825), SmolLM2 and SmolLM3.
 #include <fmt/format.h>
 
+#include "model/families/blocks.hpp"
 #include "model/family.hpp"
 #include "model/limits.hpp"
 #include "model/rope.hpp"
@@ -45,17 +46,13 @@ Status read(const Source& source, Hparams& h) {
 }
 
 void forward(Recorder& r) {
-  const Hparams& h = r.hparams();
   plan::BufferId x = r.embed();
-  for (std::uint32_t i = 0; i < h.n_layers; ++i) {
+  for (std::uint32_t i = 0; i < r.hparams().n_layers; ++i) {
     r.layer(i);
-    const Qkv qkv = r.qkv(r.norm("attn_norm", x));
-    const plan::BufferId attended = r.attention(qkv);
-    x = r.project("attn_output", attended, h.hidden_dim, h.q_dim(), x);
-    r.tap("attn_residual", x);
+    const plan::BufferId attended = r.attention(r.qkv(r.norm("attn_norm", x)));
+    x = add_attention(r, attended, x);
     const plan::BufferId gated = r.glu(r.norm("ffn_norm", x));
-    x = r.project("ffn_down", gated, h.hidden_dim, h.ffn_dim, x);
-    r.tap("ffn_residual", x);
+    x = add_ffn(r, gated, x);
   }
   r.head(x);
 }

@@ -1,5 +1,6 @@
 // OLMo 2 (arXiv 2501.00656): blocks are normalised after, not before; q and k over their whole
 // width.
+#include "model/families/blocks.hpp"
 #include "model/family.hpp"
 #include "model/rope.hpp"
 
@@ -16,19 +17,13 @@ Status read(const Source& source, Hparams& h) {
 }
 
 void forward(Recorder& r) {
-  const Hparams& h = r.hparams();
   plan::BufferId x = r.embed();
-  for (std::uint32_t i = 0; i < h.n_layers; ++i) {
+  for (std::uint32_t i = 0; i < r.hparams().n_layers; ++i) {
     r.layer(i);
     const plan::BufferId attended = r.attention(r.qkv(x), plan::QkNorm::width);
-    const plan::BufferId o =
-        r.project("attn_output", attended, h.hidden_dim, h.q_dim(), plan::kNone);
-    x = r.norm_add("post_attention_norm", o, x);
-    r.tap("attn_residual", x);
-    const plan::BufferId down =
-        r.project("ffn_down", r.glu(x), h.hidden_dim, h.ffn_dim, plan::kNone);
-    x = r.norm_add("post_ffw_norm", down, x);
-    r.tap("ffn_residual", x);
+    x = add_normed_attention(r, attended, x);
+    const plan::BufferId gated = r.glu(x);
+    x = add_normed_ffn(r, gated, x);
   }
   r.head(x);
 }

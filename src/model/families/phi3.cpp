@@ -1,5 +1,6 @@
 // Phi-3 and Phi-4-mini (arXiv 2404.14219): q, k and v are rows of one matrix, gate and up of
 // another; long contexts by longrope (2402.13753).
+#include "model/families/blocks.hpp"
 #include "model/family.hpp"
 #include "model/rope.hpp"
 
@@ -13,17 +14,13 @@ Status read(const Source& source, Hparams& h) {
 }
 
 void forward(Recorder& r) {
-  const Hparams& h = r.hparams();
   plan::BufferId x = r.embed();
-  for (std::uint32_t i = 0; i < h.n_layers; ++i) {
+  for (std::uint32_t i = 0; i < r.hparams().n_layers; ++i) {
     r.layer(i);
-    const Qkv qkv = r.qkv_fused(r.norm("attn_norm", x));
-    const plan::BufferId attended = r.attention(qkv);
-    x = r.project("attn_output", attended, h.hidden_dim, h.q_dim(), x);
-    r.tap("attn_residual", x);
+    const plan::BufferId attended = r.attention(r.qkv_fused(r.norm("attn_norm", x)));
+    x = add_attention(r, attended, x);
     const plan::BufferId gated = r.glu_fused(r.norm("ffn_norm", x));
-    x = r.project("ffn_down", gated, h.hidden_dim, h.ffn_dim, x);
-    r.tap("ffn_residual", x);
+    x = add_ffn(r, gated, x);
   }
   r.head(x);
 }

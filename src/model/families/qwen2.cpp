@@ -1,4 +1,5 @@
 // Qwen2 and Qwen2.5 (arXiv 2407.10671): Llama with biases on q, k and v.
+#include "model/families/blocks.hpp"
 #include "model/family.hpp"
 #include "model/rope.hpp"
 
@@ -12,17 +13,14 @@ Status read(const Source& source, Hparams& h) {
 }
 
 void forward(Recorder& r) {
-  const Hparams& h = r.hparams();
   plan::BufferId x = r.embed();
-  for (std::uint32_t i = 0; i < h.n_layers; ++i) {
+  for (std::uint32_t i = 0; i < r.hparams().n_layers; ++i) {
     r.layer(i);
     const Qkv qkv = r.qkv(r.norm("attn_norm", x));  // with biases
     const plan::BufferId attended = r.attention(qkv);
-    x = r.project("attn_output", attended, h.hidden_dim, h.q_dim(), x);
-    r.tap("attn_residual", x);
+    x = add_attention(r, attended, x);
     const plan::BufferId gated = r.glu(r.norm("ffn_norm", x));
-    x = r.project("ffn_down", gated, h.hidden_dim, h.ffn_dim, x);
-    r.tap("ffn_residual", x);
+    x = add_ffn(r, gated, x);
   }
   r.head(x);
 }
