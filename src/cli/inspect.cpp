@@ -15,6 +15,12 @@
 namespace orrery::cli {
 namespace {
 
+std::string array_text(const storage::MetaValue& value) {
+  static constexpr const char* kKinds[] = {"strings", "integers", "floats", "bools"};
+  const auto shape = storage::array_shape(value);
+  return fmt::format("[{} {}]", shape->size, kKinds[static_cast<std::size_t>(shape->kind)]);
+}
+
 std::string value_text(const storage::MetaValue& value) {
   struct Printer {
     std::string operator()(bool v) const { return v ? "true" : "false"; }
@@ -26,10 +32,8 @@ std::string value_text(const storage::MetaValue& value) {
       const std::string text = printable(v.substr(0, kShown));
       return v.size() > kShown ? fmt::format("{}... ({} bytes)", text, v.size()) : text;
     }
-    std::string operator()(const storage::MetaArray& v) const {
-      static constexpr const char* kKinds[] = {"strings", "integers", "floats", "bools"};
-      return fmt::format("[{} {}]", v.size(), kKinds[static_cast<std::size_t>(v.kind)]);
-    }
+    std::string operator()(const storage::MetaArray& v) const { return array_text(v); }
+    std::string operator()(const storage::PackedArray& v) const { return array_text(v); }
   };
   return std::visit(Printer{}, value);
 }

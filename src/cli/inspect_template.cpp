@@ -10,16 +10,18 @@
 namespace orrery::cli {
 namespace {
 
-Result<std::shared_ptr<const text::ChatTemplate>> load_template(const std::string& name) {
-  if (name.ends_with(".jinja")) {
-    ORRERY_TRY(const std::string source, read_text(name));
-    return text::ChatTemplate::compile(source);
-  }
+Result<std::string> template_source(const std::string& name) {
+  if (name.ends_with(".jinja")) return read_text(name);
   ORRERY_TRY(const std::string path, locate_model(name));
   ORRERY_TRY(const auto checkpoint, storage::Checkpoint::open(path, storage::system_io()));
   ORRERY_TRY(const std::string source, engine::chat_template_source(*checkpoint));
   if (source.empty()) return fail("E_NOTEMPLATE", path + ": the model has no chat template");
-  return text::ChatTemplate::compile(source);
+  return source;
+}
+
+Result<std::string> render(const std::string& source, const text::Json& variables) {
+  ORRERY_TRY(const auto chat_template, text::ChatTemplate::compile(source));
+  return chat_template->render(variables);
 }
 
 Status inspect_template(const std::string& name, const std::string& variables_file) {
@@ -28,9 +30,10 @@ Status inspect_template(const std::string& name, const std::string& variables_fi
   if (variables.is_discarded() || !variables.is_object()) {
     return fail("E_JSON", variables_file + ": the variables must be a JSON object");
   }
-  ORRERY_TRY(const auto chat_template, load_template(name));
-  ORRERY_TRY(const std::string text, chat_template->render(variables));
-  print(text);
+  ORRERY_TRY(const std::string source, template_source(name));
+  const auto text = render(source, variables);
+  if (!text) return fail_in(name.empty() ? "the default model" : name, text.error());
+  print(*text);
   return {};
 }
 

@@ -67,8 +67,19 @@ Result<std::vector<text::TokenId>> prompt_tokens(const RunOptions& options,
   return model.tokenizer().encode(options.prompt, {.add_special = true, .parse_special = false});
 }
 
+void print_model(const RunOptions& options, const engine::Model& model) {
+  if (options.quiet) return;
+  print_note(fmt::format("{}: {} of weights, context {}{}, {}", printable(model.info().name),
+                         human_bytes(model.info().weight_bytes), model.info().context,
+                         model.info().context < model.info().training_context
+                             ? fmt::format(" of {}", model.info().training_context)
+                             : "",
+                         model.info().device));
+}
+
 Status answer(const RunOptions& options, const engine::Model& model) {
   ORRERY_TRY(const auto tokens, prompt_tokens(options, model));
+  print_model(options, model);  // a prompt that cannot be answered is one line, its error
   ORRERY_TRY(const auto session, engine::Session::open(model.executor()));
   ORRERY_TRY(auto sampler, engine::Sampler::create(sampler_params(options, model), model.n_tokens(),
                                                    model.executor()->context()));
@@ -102,16 +113,10 @@ Status run(RunOptions options) {
   }
   ORRERY_TRY(const auto model, open_model(options.model, options.open));
   ORRERY_TRY_VOID(engine::validate(sampler_params(options, *model), model->n_tokens()));
-  if (!options.quiet) {
-    print_note(fmt::format("{}: {} of weights, context {}{}, {}", printable(model->info().name),
-                           human_bytes(model->info().weight_bytes), model->info().context,
-                           model->info().context < model->info().training_context
-                               ? fmt::format(" of {}", model->info().training_context)
-                               : "",
-                           model->info().device));
-  }
   catch_interrupts();
-  return options.has_prompt ? answer(options, *model) : chat(options, *model);
+  if (options.has_prompt) return answer(options, *model);
+  print_model(options, *model);
+  return chat(options, *model);
 }
 
 void add_sampling_options(CLI::App& command, RunOptions& options) {

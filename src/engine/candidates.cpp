@@ -83,13 +83,16 @@ Candidates::Candidates(std::size_t vocab)
       masses_(kBuckets),
       best_(kFewBest) {}
 
-void Candidates::load(std::span<const float> logits) {
+std::size_t Candidates::load(std::span<const float> logits) {
   ORRERY_CHECK(logits.size() == logits_.size());
   size_ = logits.size();
+  std::size_t n_nan = 0;
   for (std::size_t i = 0; i < size_; ++i) {
-    logits_[i] = logits[i] == logits[i] ? logits[i] : -kInfinity;
+    logits_[i] = logits[i];
+    n_nan += logits[i] != logits[i];
   }
   std::iota(ids_.begin(), ids_.end(), 0);
+  return n_nan;
 }
 
 void Candidates::seal() {

@@ -29,8 +29,8 @@ class Candidates {
  public:
   explicit Candidates(std::size_t vocab);
 
-  // Every token of the row; NaN counts as -inf.
-  void load(std::span<const float> logits);
+  // Every token of the row. Gives how many logits are NaN: with any, the row is of no use.
+  std::size_t load(std::span<const float> logits);
   // The row just loaded, by token id, for penalties and biases; seal() ends this.
   std::span<float> row() { return {logits_.data(), size_}; }
   // Removes tokens of logit -inf and bounds the others to finite values.

@@ -24,12 +24,16 @@ Result<text::Json> parse_conversation(std::string_view conversation_json,
 
 Result<std::string> render_chat(const Model& model, text::Json variables) {
   ORRERY_TRY(const text::ChatTemplate* chat_template, model.chat_template());
-  return text::render_chat(model.tokenizer(), *chat_template, std::move(variables));
+  auto rendered = text::render_chat(model.tokenizer(), *chat_template, std::move(variables));
+  if (!rendered) return fail_in(model.checkpoint().label(), rendered.error());
+  return rendered;
 }
 
 Result<std::vector<text::TokenId>> chat_tokens(const Model& model, text::Json variables) {
   ORRERY_TRY(const text::ChatTemplate* chat_template, model.chat_template());
-  return text::encode_chat(model.tokenizer(), *chat_template, std::move(variables));
+  auto tokens = text::encode_chat(model.tokenizer(), *chat_template, std::move(variables));
+  if (!tokens) return fail_in(model.checkpoint().label(), tokens.error());
+  return tokens;
 }
 
 }  // namespace orrery::engine

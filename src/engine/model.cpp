@@ -42,6 +42,9 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& path,
   ORRERY_TRY(model->checkpoint_, storage::Checkpoint::open(path, io));
   const auto found = model->checkpoint_->warnings();
   model->warnings_.assign(found.begin(), found.end());
+  // Parameters and shapes first: a model that is refused for them costs no vocabulary.
+  ORRERY_TRY(auto loaded, model::load_model(model->checkpoint_));
+  model->loaded_.emplace(std::move(loaded));
   ORRERY_TRY_VOID(model->load_text());
   ORRERY_TRY_VOID(model->load_plans());
   return model;
@@ -68,7 +71,7 @@ Status Model::load_text() {
 }
 
 Result<const text::ChatTemplate*> Model::chat_template() const {
-  if (template_error_) return std::unexpected(*template_error_);
+  if (template_error_) return fail_in(checkpoint_->label(), *template_error_);
   if (template_ == nullptr) {
     return fail("E_NOTEMPLATE", fmt::format("{}: the model has no chat template; give it raw text",
                                             checkpoint_->path()));
@@ -77,9 +80,6 @@ Result<const text::ChatTemplate*> Model::chat_template() const {
 }
 
 Status Model::load_plans() {
-  auto loaded = model::load_model(checkpoint_);
-  if (!loaded) return std::unexpected(loaded.error());
-  loaded_.emplace(std::move(*loaded));
   info_.threads = options_.threads > 0 ? options_.threads : physical_cores();
   if (options_.device != Device::reference) {
     ORRERY_TRY(backend_, backend::make_cpu_backend({info_.threads, options_.isa}));

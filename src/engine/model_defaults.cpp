@@ -6,7 +6,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 #include <variant>
+
+#include "storage/config_json.hpp"
 
 namespace orrery::engine {
 namespace {
@@ -63,10 +66,12 @@ class Defaults {
   Defaults(const storage::Checkpoint& checkpoint, std::vector<std::string>& warnings)
       : metadata_(checkpoint.metadata()), warnings_(warnings) {
     if (checkpoint.generation_config_json().empty()) return;
-    config_ = json::parse(checkpoint.generation_config_json(), nullptr, false);
-    if (config_.is_object()) return;
-    warnings_.push_back("generation_config.json is not a JSON object; it is left out");
-    config_ = json::object();
+    auto config = storage::parse_config_json(checkpoint.generation_config_json());
+    if (config) {
+      config_ = std::move(*config);
+    } else {
+      warnings_.push_back("generation_config.json is not a JSON object; it is left out");
+    }
   }
 
   SamplerParams read() {
@@ -143,10 +148,10 @@ Result<std::string> chat_template_source(const storage::Checkpoint& checkpoint) 
   if (!checkpoint.chat_template_jinja().empty()) {
     return std::string(checkpoint.chat_template_jinja());
   }
-  const json config = json::parse(checkpoint.tokenizer_config_json(), nullptr, false);
-  if (!config.is_object()) return std::string();
-  const auto found = config.find("chat_template");
-  if (found == config.end() || found->is_null()) return std::string();
+  const auto config = storage::parse_config_json(checkpoint.tokenizer_config_json());
+  if (!config) return std::string();
+  const auto found = config->find("chat_template");
+  if (found == config->end() || found->is_null()) return std::string();
   return template_of(*found);
 }
 

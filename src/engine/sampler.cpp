@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <random>
+#include <string>
 #include <utility>
 
 #include "engine/softmax.hpp"
@@ -50,7 +51,10 @@ void Sampler::set_history(std::span<const text::TokenId> tokens) {
 }
 
 Result<text::TokenId> Sampler::sample(std::span<const float> logits) {
-  candidates_.load(logits);
+  if (const std::size_t n = candidates_.load(logits); n > 0) {
+    return fail("E_NAN", std::to_string(n) + " of the model's " + std::to_string(logits.size()) +
+                             " logits are no numbers; its weights are damaged, fetch them again");
+  }
   const std::span<float> row = candidates_.row();
   for (const auto& [id, bias] : params_.logit_bias) row[static_cast<std::size_t>(id)] += bias;
   repetition_.penalize(row);

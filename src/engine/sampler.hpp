@@ -37,7 +37,7 @@ class Sampler {
   void set_history(std::span<const text::TokenId> tokens);
   // The part of a row of logits that belongs to tokens of the vocabulary; the rest is padding.
   std::span<const float> row(std::span<const float> logits) const { return logits.first(vocab_); }
-  // `logits` as row() gives them. E_NAN when no token has a finite logit.
+  // `logits` as row() gives them. E_NAN when one of them is NaN or none is finite.
   Result<text::TokenId> sample(std::span<const float> logits);
   // Code fences and constrained spans: see Repetition::set_exempt.
   void set_exempt(bool exempt) { repetition_.set_exempt(exempt); }

@@ -83,6 +83,12 @@ std::string supported_architectures() {
 }
 
 Result<LoadedModel> load_model(std::shared_ptr<const storage::Checkpoint> checkpoint) {
+  auto model = LoadedModel::load(checkpoint);
+  if (!model) return fail_in(checkpoint->label(), model.error());
+  return model;
+}
+
+Result<LoadedModel> LoadedModel::load(std::shared_ptr<const storage::Checkpoint> checkpoint) {
   ORRERY_TRY(const std::unique_ptr<Source> source, open_source(*checkpoint));
   LoadedModel model;
   model.checkpoint_ = checkpoint;

@@ -48,6 +48,7 @@ class LoadedModel {
  private:
   friend Result<LoadedModel> load_model(std::shared_ptr<const storage::Checkpoint> checkpoint);
   LoadedModel() = default;
+  static Result<LoadedModel> load(std::shared_ptr<const storage::Checkpoint> checkpoint);
 
   std::shared_ptr<const storage::Checkpoint> checkpoint_;
   const Family* family_ = nullptr;

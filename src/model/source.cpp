@@ -31,8 +31,8 @@ std::unexpected<Error> Source::wrong(Key key, const std::string& expected) const
   if (!value) {
     return fail("E_HPARAM", fmt::format("{} is missing, expected {}", name(key), expected));
   }
-  const std::string found = value->is_list ? fmt::format("a list of {} items", value->items.size())
-                                           : describe(value->items[0]);
+  const std::string found =
+      value->is_list ? fmt::format("a list of {} items", value->size) : describe(value->items[0]);
   return fail("E_HPARAM", fmt::format("{} is {}, expected {}", name(key), found, expected));
 }
 
@@ -106,49 +106,51 @@ Result<std::string> Source::text_or(Key key, std::string fallback) const {
   return *text;
 }
 
+Result<std::vector<Scalar>> Source::list(Key key, const std::string& expected) const {
+  std::optional<SourceValue> value = find(key);
+  if (!value) return std::vector<Scalar>();
+  if (!value->is_list || value->items.size() != value->size) return wrong(key, expected);
+  return std::move(value->items);
+}
+
 Result<std::vector<float>> Source::floats(Key key) const {
-  std::vector<float> list;
-  const std::optional<SourceValue> value = find(key);
-  if (!value) return list;
-  for (const Scalar& item : value->items) {
+  constexpr const char* kExpected = "a list of finite numbers";
+  ORRERY_TRY(const std::vector<Scalar> items, list(key, kExpected));
+  std::vector<float> numbers;
+  for (const Scalar& item : items) {
     const std::optional<double> number = as_double(item);
-    if (!value->is_list || !number || !std::isfinite(*number)) {
-      return wrong(key, "a list of finite numbers");
-    }
-    list.push_back(static_cast<float>(*number));
+    if (!number || !std::isfinite(*number)) return wrong(key, kExpected);
+    numbers.push_back(static_cast<float>(*number));
   }
-  return list;
+  return numbers;
 }
 
 Result<std::vector<bool>> Source::booleans(Key key) const {
-  std::vector<bool> list;
-  const std::optional<SourceValue> value = find(key);
-  if (!value) return list;
-  for (const Scalar& item : value->items) {
+  constexpr const char* kExpected = "a list of booleans";
+  ORRERY_TRY(const std::vector<Scalar> items, list(key, kExpected));
+  std::vector<bool> flags;
+  for (const Scalar& item : items) {
     if (const auto* flag = std::get_if<bool>(&item); flag != nullptr) {
-      list.push_back(*flag);
+      flags.push_back(*flag);
       continue;
     }
     const auto* number = std::get_if<std::int64_t>(&item);
-    if (number == nullptr || (*number != 0 && *number != 1)) {
-      return wrong(key, "a list of booleans");
-    }
-    list.push_back(*number == 1);
+    if (number == nullptr || (*number != 0 && *number != 1)) return wrong(key, kExpected);
+    flags.push_back(*number == 1);
   }
-  if (!value->is_list) return wrong(key, "a list of booleans");
-  return list;
+  return flags;
 }
 
 Result<std::vector<std::string>> Source::texts(Key key) const {
-  std::vector<std::string> list;
-  const std::optional<SourceValue> value = find(key);
-  if (!value) return list;
-  for (const Scalar& item : value->items) {
+  constexpr const char* kExpected = "a list of strings";
+  ORRERY_TRY(const std::vector<Scalar> items, list(key, kExpected));
+  std::vector<std::string> texts;
+  for (const Scalar& item : items) {
     const auto* text = std::get_if<std::string>(&item);
-    if (!value->is_list || text == nullptr) return wrong(key, "a list of strings");
-    list.push_back(*text);
+    if (text == nullptr) return wrong(key, kExpected);
+    texts.push_back(*text);
   }
-  return list;
+  return texts;
 }
 
 }  // namespace orrery::model

@@ -25,7 +25,8 @@ using Scalar = std::variant<bool, std::int64_t, double, std::string>;
 // One value or a list of them; null in JSON counts as absent.
 struct SourceValue {
   bool is_list = false;
-  std::vector<Scalar> items;  // exactly one where it is no list
+  std::uint64_t size = 0;     // of a list
+  std::vector<Scalar> items;  // exactly one where it is no list; none of a list that is too long
 };
 
 class Source {
@@ -66,6 +67,8 @@ class Source {
 
  private:
   Result<Scalar> single(Key key, const std::string& expected) const;
+  // The items of a list; empty when absent.
+  Result<std::vector<Scalar>> list(Key key, const std::string& expected) const;
 
   std::uint32_t list_length_ = 0;
 };

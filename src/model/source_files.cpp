@@ -6,12 +6,17 @@
 #include <utility>
 
 #include "model/source.hpp"
+#include "storage/config_json.hpp"
 
 namespace orrery::model {
 namespace {
 
 using storage::MetaArray;
 using storage::MetaValue;
+
+// Longer lists keep their size alone and longer texts their beginning: nothing expects them.
+constexpr std::uint64_t kMaxListItems = 65'536;
+constexpr std::size_t kMaxTextBytes = 4'096;
 
 // Unsigned numbers above 2^63-1 become that, which no bound of a parameter allows.
 std::int64_t saturate(std::uint64_t value) {
@@ -20,8 +25,9 @@ std::int64_t saturate(std::uint64_t value) {
 }
 
 SourceValue from_meta(const MetaArray& array) {
-  SourceValue value{true, {}};
-  for (const std::string_view item : array.strings) value.items.emplace_back(std::string(item));
+  SourceValue value{.is_list = true, .size = array.size(), .items = {}};
+  for (const std::string_view item : array.strings)
+    value.items.emplace_back(std::string(item.substr(0, kMaxTextBytes)));
   for (const std::int64_t item : array.integers) value.items.emplace_back(item);
   for (const float item : array.floats) value.items.emplace_back(double{item});
   for (const std::uint8_t item : array.bools) value.items.emplace_back(item != 0);
@@ -29,7 +35,11 @@ SourceValue from_meta(const MetaArray& array) {
 }
 
 SourceValue from_meta(const MetaValue& meta) {
-  if (const auto* array = std::get_if<MetaArray>(&meta)) return from_meta(*array);
+  if (const auto shape = storage::array_shape(meta)) {
+    if (shape->size > kMaxListItems) return {.is_list = true, .size = shape->size, .items = {}};
+    const auto* packed = std::get_if<storage::PackedArray>(&meta);
+    return from_meta(packed != nullptr ? packed->unpack() : std::get<MetaArray>(meta));
+  }
   SourceValue value;
   if (const auto* flag = std::get_if<bool>(&meta)) value.items.emplace_back(*flag);
   if (const auto* number = std::get_if<std::int64_t>(&meta)) value.items.emplace_back(*number);
@@ -38,7 +48,7 @@ SourceValue from_meta(const MetaValue& meta) {
   }
   if (const auto* real = std::get_if<double>(&meta)) value.items.emplace_back(*real);
   if (const auto* text = std::get_if<std::string_view>(&meta)) {
-    value.items.emplace_back(std::string(*text));
+    value.items.emplace_back(std::string(text->substr(0, kMaxTextBytes)));
   }
   return value;
 }
@@ -100,6 +110,8 @@ class ConfigSource : public Source {
     SourceValue value;
     if (at->is_array()) {
       value.is_list = true;
+      value.size = at->size();
+      if (value.size > kMaxListItems) return value;
       for (const Json& item : *at) value.items.push_back(from_json(item).value_or(Scalar(false)));
       return value;
     }
@@ -125,8 +137,9 @@ Result<std::unique_ptr<Source>> open_config(const storage::Checkpoint& checkpoin
   if (checkpoint.config_json().empty()) {
     return fail("E_ARCH", "config.json is missing beside the safetensors files");
   }
-  Json config = Json::parse(checkpoint.config_json(), nullptr, false);
-  if (!config.is_object()) return fail("E_HPARAM", "config.json is no JSON object");
+  std::optional<Json> parsed = storage::parse_config_json(checkpoint.config_json());
+  if (!parsed) return fail("E_HPARAM", "config.json is no JSON object of a sensible size");
+  Json config = std::move(*parsed);
   const auto read_type = [](const Json& from) {
     const auto type = from.find("model_type");
     return type != from.end() && type->is_string() ? type->get<std::string>() : std::string();
@@ -134,7 +147,7 @@ Result<std::unique_ptr<Source>> open_config(const storage::Checkpoint& checkpoin
   std::string architecture = read_type(config);
   // Models that also see keep the parameters of their language model apart.
   if (const auto text = config.find("text_config"); text != config.end() && text->is_object()) {
-    Json inner = *text;
+    Json inner = std::move(*text);
     if (const std::string type = read_type(inner); !type.empty()) architecture = type;
     config = std::move(inner);
   }
@@ -153,9 +166,8 @@ std::optional<std::uint64_t> list_size(const storage::Checkpoint& checkpoint,
                                        std::string_view key) {
   const MetaValue* value = checkpoint.metadata().find(key);
   if (value == nullptr) return std::nullopt;
-  const auto* array = std::get_if<MetaArray>(value);
-  if (array == nullptr) return std::nullopt;
-  return array->size();
+  const auto shape = storage::array_shape(*value);
+  return shape ? std::optional(shape->size) : std::nullopt;
 }
 
 }  // namespace orrery::model

@@ -65,6 +65,10 @@ bool looks_like_safetensors(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+std::string Checkpoint::label() const {
+  return file_label(path());
+}
+
 Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& path, Io& io) {
   ORRERY_TRY(const FileInfo info, io.info(path));
   if (info.kind == FileKind::folder) return open_folder(path, io);

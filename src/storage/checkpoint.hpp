@@ -43,6 +43,7 @@ class Checkpoint {
 
   virtual Format format() const = 0;
   virtual const std::string& path() const = 0;             // as given
+  std::string label() const;                               // what messages call it
   virtual std::span<const std::string> files() const = 0;  // weight files, in order
   virtual const Metadata& metadata() const = 0;            // GGUF keys; empty for safetensors
   virtual std::span<const TensorInfo> tensors() const = 0;

@@ -52,18 +52,18 @@ MetaValue decode_scalar(Bytes bytes, const GgufPair& pair) {
 
 // Fills `out` with the elements, each read as a Stored.
 template <class Stored, class T>
-void decode_elements(Bytes bytes, const GgufPair& pair, std::vector<T>& out) {
-  out.resize(pair.count);
-  for (std::uint64_t i = 0; i < pair.count; ++i) {
-    out[i] = static_cast<T>(load_at<Stored>(bytes, pair.value + i * sizeof(Stored)));
+void unpack_elements(const PackedArray& packed, std::vector<T>& out) {
+  out.resize(packed.count);
+  for (std::uint64_t i = 0; i < packed.count; ++i) {
+    out[i] = static_cast<T>(load_at<Stored>(packed.bytes, i * sizeof(Stored)));
   }
 }
 
-void decode_strings(Bytes bytes, const GgufPair& pair, std::vector<std::string_view>& out) {
-  out.resize(pair.count);
-  std::uint64_t byte = pair.value;
+void unpack_strings(const PackedArray& packed, std::vector<std::string_view>& out) {
+  out.resize(packed.count);
+  std::uint64_t byte = 0;
   for (std::string_view& text : out) {
-    text = string_at(bytes, byte);
+    text = string_at(packed.bytes, byte);
     byte += sizeof(std::uint64_t) + text.size();
   }
 }
@@ -82,58 +82,63 @@ MetaArray::Kind array_kind(GgufType type) {
   }
 }
 
-MetaArray decode_array(Bytes bytes, const GgufPair& pair) {
+PackedArray pack_array(Bytes bytes, const GgufPair& pair) {
   ORRERY_CHECK(pair.type != GgufType::array);  // refused by the scan
-  MetaArray array;
-  array.kind = array_kind(pair.type);
-  switch (pair.type) {
-    case GgufType::u8:
-      decode_elements<std::uint8_t>(bytes, pair, array.integers);
-      break;
-    case GgufType::i8:
-      decode_elements<std::int8_t>(bytes, pair, array.integers);
-      break;
-    case GgufType::u16:
-      decode_elements<std::uint16_t>(bytes, pair, array.integers);
-      break;
-    case GgufType::i16:
-      decode_elements<std::int16_t>(bytes, pair, array.integers);
-      break;
-    case GgufType::u32:
-      decode_elements<std::uint32_t>(bytes, pair, array.integers);
-      break;
-    case GgufType::i32:
-      decode_elements<std::int32_t>(bytes, pair, array.integers);
-      break;
-    case GgufType::u64:
-    case GgufType::i64:
-      decode_elements<std::int64_t>(bytes, pair, array.integers);
-      break;
-    case GgufType::f32:
-      decode_elements<float>(bytes, pair, array.floats);
-      break;
-    case GgufType::f64:
-      decode_elements<double>(bytes, pair, array.floats);
-      break;
-    case GgufType::boolean:
-      decode_elements<std::uint8_t>(bytes, pair, array.bools);
-      break;
-    case GgufType::string:
-      decode_strings(bytes, pair, array.strings);
-      break;
-    case GgufType::array:
-      break;
-  }
-  return array;
+  return {array_kind(pair.type), static_cast<std::uint32_t>(pair.type), pair.count,
+          bytes.subspan(pair.value)};
 }
 
 }  // namespace
+
+MetaArray PackedArray::unpack() const {
+  MetaArray array;
+  array.kind = kind;
+  switch (static_cast<GgufType>(type)) {
+    case GgufType::u8:
+      unpack_elements<std::uint8_t>(*this, array.integers);
+      break;
+    case GgufType::i8:
+      unpack_elements<std::int8_t>(*this, array.integers);
+      break;
+    case GgufType::u16:
+      unpack_elements<std::uint16_t>(*this, array.integers);
+      break;
+    case GgufType::i16:
+      unpack_elements<std::int16_t>(*this, array.integers);
+      break;
+    case GgufType::u32:
+      unpack_elements<std::uint32_t>(*this, array.integers);
+      break;
+    case GgufType::i32:
+      unpack_elements<std::int32_t>(*this, array.integers);
+      break;
+    case GgufType::u64:
+    case GgufType::i64:
+      unpack_elements<std::int64_t>(*this, array.integers);
+      break;
+    case GgufType::f32:
+      unpack_elements<float>(*this, array.floats);
+      break;
+    case GgufType::f64:
+      unpack_elements<double>(*this, array.floats);
+      break;
+    case GgufType::boolean:
+      unpack_elements<std::uint8_t>(*this, array.bools);
+      break;
+    case GgufType::string:
+      unpack_strings(*this, array.strings);
+      break;
+    case GgufType::array:
+      break;  // refused by the scan
+  }
+  return array;
+}
 
 Metadata decode_gguf_pairs(Bytes bytes, std::span<const GgufPair> pairs) {
   Metadata metadata;
   for (const GgufPair& pair : pairs) {
     MetaValue value =
-        pair.is_array ? MetaValue(decode_array(bytes, pair)) : decode_scalar(bytes, pair);
+        pair.is_array ? MetaValue(pack_array(bytes, pair)) : decode_scalar(bytes, pair);
     ORRERY_CHECK(metadata.insert(pair.key, std::move(value)));
   }
   return metadata;

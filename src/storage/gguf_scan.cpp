@@ -148,21 +148,6 @@ Result<GgufPair> scan_pair(ByteReader& reader) {
   return pair;
 }
 
-// Bytes of one element of a decoded array (MetaArray).
-std::uint64_t decoded_bytes(GgufType type) {
-  switch (type) {
-    case GgufType::string:
-      return sizeof(std::string_view);
-    case GgufType::f32:
-    case GgufType::f64:
-      return sizeof(float);
-    case GgufType::boolean:
-      return sizeof(std::uint8_t);
-    default:
-      return sizeof(std::int64_t);
-  }
-}
-
 Status check_unique(const ByteReader& reader, std::span<const GgufPair> pairs) {
   std::vector<std::string_view> keys;
   keys.reserve(pairs.size());
@@ -183,17 +168,8 @@ Status check_unique(const ByteReader& reader, std::span<const GgufPair> pairs) {
 
 Result<std::vector<GgufPair>> scan_gguf_pairs(ByteReader& reader, std::uint64_t n) {
   std::vector<GgufPair> pairs;
-  const std::uint64_t most = reader.bytes().size() + kMaxDecodedExcess;
-  std::uint64_t decoded = 0;  // no wrap: 2^16 pairs of at most 2^26 elements of 16 bytes
   for (std::uint64_t i = 0; i < n; ++i) {
     ORRERY_TRY(const GgufPair pair, scan_pair(reader));
-    if (pair.is_array) decoded += pair.count * decoded_bytes(pair.type);
-    if (decoded > most) {
-      return reader.error("E_METASIZE", pair.value,
-                          fmt::format("with key {} the arrays take {} bytes of memory, at most {} "
-                                      "are allowed for this file",
-                                      quoted(pair.key), decoded, most));
-    }
     pairs.push_back(pair);
   }
   ORRERY_TRY_VOID(check_unique(reader, pairs));

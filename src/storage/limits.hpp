@@ -21,8 +21,6 @@ inline constexpr std::uint32_t kMaxDims = 4;
 inline constexpr std::uint64_t kMaxAlignment = kMiB;
 inline constexpr std::uint64_t kDefaultAlignment = 32;
 inline constexpr std::uint64_t kMaxMetadataBytes = 512 * kMiB;
-// Decoded arrays take at most this much more memory than the file has bytes.
-inline constexpr std::uint64_t kMaxDecodedExcess = 16 * kMiB;
 inline constexpr std::uint32_t kMaxSplitParts = 1'024;
 
 // Elements and bytes of one tensor: what a signed 64-bit number holds.

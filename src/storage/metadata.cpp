@@ -32,6 +32,9 @@ struct Describe {
   std::string operator()(const MetaArray& value) const {
     return fmt::format("an array of {} {}", value.size(), kind_name(value.kind));
   }
+  std::string operator()(const PackedArray& value) const {
+    return fmt::format("an array of {} {}", value.count, kind_name(value.kind));
+  }
 };
 
 std::unexpected<Error> wrong(std::string_view key, const MetaValue& value,
@@ -72,6 +75,16 @@ constexpr std::string_view kU32 = "an integer from 0 to 4294967295";
 
 }  // namespace
 
+std::optional<ArrayShape> array_shape(const MetaValue& value) {
+  if (const auto* array = std::get_if<MetaArray>(&value)) {
+    return ArrayShape{array->kind, array->size()};
+  }
+  if (const auto* packed = std::get_if<PackedArray>(&value)) {
+    return ArrayShape{packed->kind, packed->count};
+  }
+  return std::nullopt;
+}
+
 const MetaValue* Metadata::find(std::string_view key) const {
   const auto found = values_.find(key);
   return found == values_.end() ? nullptr : &found->second;
@@ -111,13 +124,14 @@ Result<std::string_view> Metadata::string(std::string_view key) const {
   return to_exactly<std::string_view>(key, *value, "a string");
 }
 
-Result<const MetaArray*> Metadata::array(std::string_view key, MetaArray::Kind kind) const {
+Result<MetaArray> Metadata::array(std::string_view key, MetaArray::Kind kind) const {
   const std::string expected = fmt::format("an array of {}", kind_name(kind));
   const MetaValue* value = find(key);
   if (value == nullptr) return missing(key, expected);
-  const auto* found = std::get_if<MetaArray>(value);
-  if (found == nullptr || found->kind != kind) return wrong(key, *value, expected);
-  return found;
+  const std::optional<ArrayShape> shape = array_shape(*value);
+  if (!shape || shape->kind != kind) return wrong(key, *value, expected);
+  if (const auto* packed = std::get_if<PackedArray>(value)) return packed->unpack();
+  return std::get<MetaArray>(*value);
 }
 
 Result<std::uint32_t> Metadata::u32_or(std::string_view key, std::uint32_t fallback) const {

@@ -1,8 +1,11 @@
 // Typed key/value metadata of a model file. Strings are views into the mapped file.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -13,7 +16,7 @@
 namespace orrery::storage {
 
 // An array value: exactly one of the vectors is filled, as `kind` says. u8..u64 and i8..i64 arrays
-// arrive widened to i64 (a u64 above 2^63-1 in an array is refused at load), floats to f32.
+// arrive widened to i64 (a u64 above 2^63-1 in an array is refused at load), floats as f32.
 struct MetaArray {
   enum class Kind { strings, integers, floats, bools } kind = Kind::strings;
   std::vector<std::string_view> strings;
@@ -26,8 +29,26 @@ struct MetaArray {
   }
 };
 
-using MetaValue =
-    std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view, MetaArray>;
+// An array where it lies in a mapped file, already checked. It is unpacked only by whoever wants
+// it, so that a large array which nobody asks for costs nothing.
+struct PackedArray {
+  MetaArray::Kind kind = MetaArray::Kind::strings;
+  std::uint32_t type = 0;  // of the elements, as the file numbers them
+  std::uint64_t count = 0;
+  std::span<const std::byte> bytes;  // from the first element on
+  MetaArray unpack() const;
+  bool operator==(const PackedArray& other) const { return unpack() == other.unpack(); }
+};
+
+using MetaValue = std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view,
+                               MetaArray, PackedArray>;
+
+// What an array value is, in whichever form; nothing for other values.
+struct ArrayShape {
+  MetaArray::Kind kind;
+  std::uint64_t size;
+};
+std::optional<ArrayShape> array_shape(const MetaValue& value);
 
 class Metadata {
  public:
@@ -42,7 +63,8 @@ class Metadata {
   Result<float> f32(std::string_view key) const;
   Result<bool> boolean(std::string_view key) const;
   Result<std::string_view> string(std::string_view key) const;
-  Result<const MetaArray*> array(std::string_view key, MetaArray::Kind kind) const;
+  // A large array is as large again in memory: keep it no longer than needed.
+  Result<MetaArray> array(std::string_view key, MetaArray::Kind kind) const;
 
   // Optional typed values: the fallback when absent, an error when present with a wrong type.
   Result<std::uint32_t> u32_or(std::string_view key, std::uint32_t fallback) const;

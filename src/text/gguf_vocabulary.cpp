@@ -1,4 +1,5 @@
 // tokenizer.ggml.* metadata of a GGUF file as a TokenizerSpec (GGUF specification, "Tokenizer").
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@ using Kind = NormalizerStep::Kind;
 
 constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
 constexpr std::size_t kMaxNameShown = 64;
+constexpr std::uint64_t kMaxCharsmapBytes = 1U << 20;  // SentencePiece's own has 240 KB
 
 std::string shown(std::string_view name) {
   std::string out;
@@ -44,34 +46,39 @@ std::size_t total_size(const std::vector<std::string_view>& texts) {
   return size;
 }
 
-Result<const MetaArray*> optional_array(const Metadata& metadata, std::string_view key,
-                                        MetaArray::Kind kind) {
-  if (!metadata.has(key)) return nullptr;
+Result<std::optional<MetaArray>> optional_array(const Metadata& metadata, std::string_view key,
+                                                MetaArray::Kind kind) {
+  if (!metadata.has(key)) return std::nullopt;
   return metadata.array(key, kind);
 }
 
-Status check_length(std::string_view key, std::size_t found, std::size_t expected) {
-  if (found == expected) return {};
+// The number of items of an array, 0 when there is none.
+std::uint64_t array_length(const Metadata& metadata, std::string_view key) {
+  const storage::MetaValue* value = metadata.find(key);
+  const auto shape = value == nullptr ? std::nullopt : storage::array_shape(*value);
+  return shape ? shape->size : 0;
+}
+
+// The number of tokens, or the error of Metadata::array.
+Result<std::size_t> count_tokens(const Metadata& metadata, std::string_view key) {
+  const storage::MetaValue* value = metadata.find(key);
+  const auto shape = value == nullptr ? std::nullopt : storage::array_shape(*value);
+  if (shape && shape->kind == MetaArray::Kind::strings) return shape->size;
+  return std::unexpected(metadata.array(key, MetaArray::Kind::strings).error());
+}
+
+Status check_length(const Metadata& metadata, std::string_view key, std::size_t expected) {
+  const std::uint64_t found = array_length(metadata, key);
+  if (!metadata.has(key) || found == expected) return {};
   return fail("E_TOKENIZER", std::string(key) + " has " + std::to_string(found) +
                                  " entries, but the vocabulary has " + std::to_string(expected) +
                                  " tokens");
 }
 
-Status read_tokens(const Metadata& metadata, TokenizerSpec& spec) {
-  ORRERY_TRY(const MetaArray* tokens,
-             metadata.array("tokenizer.ggml.tokens", MetaArray::Kind::strings));
-  ORRERY_TRY(const MetaArray* merges,
-             optional_array(metadata, "tokenizer.ggml.merges", MetaArray::Kind::strings));
-  if (tokens->strings.size() > kMaxVocabulary ||
-      (merges != nullptr && merges->strings.size() > kMaxVocabulary)) {
-    return fail("E_TOKENIZER", "the vocabulary has more than 1048576 tokens or merges");
-  }
-  TextBlock block(total_size(tokens->strings) + (merges ? total_size(merges->strings) : 0));
-  spec.tokens.reserve(tokens->strings.size());
-  for (const std::string_view token : tokens->strings) spec.tokens.push_back(block.add(token));
-  if (merges != nullptr) spec.merges.reserve(merges->strings.size());
-  for (std::size_t i = 0; merges != nullptr && i < merges->strings.size(); ++i) {
-    const std::string_view text = block.add(merges->strings[i]);
+Status read_merges(const MetaArray& merges, TextBlock& block, TokenizerSpec& spec) {
+  spec.merges.reserve(merges.strings.size());
+  for (std::size_t i = 0; i < merges.strings.size(); ++i) {
+    const std::string_view text = block.add(merges.strings[i]);
     const std::size_t space = text.find(' ', 1);  // the first byte belongs to the left part
     if (space == std::string_view::npos) {
       return fail("E_TOKENIZER", "merge " + std::to_string(i) + " of tokenizer.ggml.merges (\"" +
@@ -79,32 +86,45 @@ Status read_tokens(const Metadata& metadata, TokenizerSpec& spec) {
     }
     spec.merges.push_back({text.substr(0, space), text.substr(space + 1)});
   }
-  spec.owner = block.owner();
   return {};
 }
 
-Status read_types_and_scores(const Metadata& metadata, TokenizerSpec& spec) {
+// Before the texts, which take much more memory: `n` is the number of tokens.
+Status read_types_and_scores(const Metadata& metadata, std::size_t n, TokenizerSpec& spec) {
   constexpr std::string_view kTypeKey = "tokenizer.ggml.token_type";
   constexpr std::string_view kScoreKey = "tokenizer.ggml.scores";
-  const std::size_t n = spec.tokens.size();
-  ORRERY_TRY(const MetaArray* types, optional_array(metadata, kTypeKey, MetaArray::Kind::integers));
+  ORRERY_TRY_VOID(check_length(metadata, kTypeKey, n));
+  ORRERY_TRY(const auto types, optional_array(metadata, kTypeKey, MetaArray::Kind::integers));
   spec.types.assign(n, TokenType::normal);
-  if (types != nullptr) {
-    ORRERY_TRY_VOID(check_length(kTypeKey, types->integers.size(), n));
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::int64_t type = types->integers[i];
-      if (type < 0 || type > 6) {
-        return fail("E_TOKENIZER", "token " + std::to_string(i) + " has the type " +
-                                       std::to_string(type) + "; 0 to 6 are defined");
-      }
-      if (type > 0) spec.types[i] = static_cast<TokenType>(type);
+  for (std::size_t i = 0; types && i < n; ++i) {
+    const std::int64_t type = types->integers[i];
+    if (type < 0 || type > 6) {
+      return fail("E_TOKENIZER", "token " + std::to_string(i) + " has the type " +
+                                     std::to_string(type) + "; 0 to 6 are defined");
     }
+    if (type > 0) spec.types[i] = static_cast<TokenType>(type);
   }
-  ORRERY_TRY(const MetaArray* scores, optional_array(metadata, kScoreKey, MetaArray::Kind::floats));
-  if (scores != nullptr) {
-    ORRERY_TRY_VOID(check_length(kScoreKey, scores->floats.size(), n));
-    spec.scores = scores->floats;
+  ORRERY_TRY_VOID(check_length(metadata, kScoreKey, n));
+  ORRERY_TRY(auto scores, optional_array(metadata, kScoreKey, MetaArray::Kind::floats));
+  if (scores) spec.scores = std::move(scores->floats);
+  return check_scores(spec);
+}
+
+Status read_tokens(const Metadata& metadata, TokenizerSpec& spec) {
+  constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
+  constexpr std::string_view kMerges = "tokenizer.ggml.merges";
+  ORRERY_TRY(const std::size_t n, count_tokens(metadata, kTokens));
+  if (n > kMaxVocabulary || array_length(metadata, kMerges) > kMaxVocabulary) {
+    return fail("E_TOKENIZER", "the vocabulary has more than 1048576 tokens or merges");
   }
+  ORRERY_TRY_VOID(read_types_and_scores(metadata, n, spec));
+  ORRERY_TRY(MetaArray tokens, metadata.array(kTokens, MetaArray::Kind::strings));
+  ORRERY_TRY(const auto merges, optional_array(metadata, kMerges, MetaArray::Kind::strings));
+  TextBlock block(total_size(tokens.strings) + (merges ? total_size(merges->strings) : 0));
+  for (std::string_view& token : tokens.strings) token = block.add(token);
+  spec.tokens = std::move(tokens.strings);
+  if (merges) ORRERY_TRY_VOID(read_merges(*merges, block, spec));
+  spec.owner = block.owner();
   return {};
 }
 
@@ -189,9 +209,14 @@ void list_added(const TokenizerSpec& spec, bool swallows_space, std::vector<Adde
 Status read_spm_style(const Metadata& metadata, bool prefix_habit, TokenizerSpec& spec) {
   ORRERY_TRY(const bool has_prefix,
              metadata.boolean_or("tokenizer.ggml.add_space_prefix", prefix_habit));
-  ORRERY_TRY(const MetaArray* map, optional_array(metadata, "tokenizer.ggml.precompiled_charsmap",
-                                                  MetaArray::Kind::integers));
-  if (map != nullptr && !map->integers.empty()) {
+  constexpr std::string_view kMap = "tokenizer.ggml.precompiled_charsmap";
+  if (array_length(metadata, kMap) > kMaxCharsmapBytes) {
+    return fail("E_TOKENIZER", std::string(kMap) + " has " +
+                                   std::to_string(array_length(metadata, kMap)) +
+                                   " bytes; at most 1048576 are supported");
+  }
+  ORRERY_TRY(const auto map, optional_array(metadata, kMap, MetaArray::Kind::integers));
+  if (map && !map->integers.empty()) {
     std::string bytes;
     for (const std::int64_t value : map->integers) bytes.push_back(static_cast<char>(value));
     spec.normalizer.push_back({.kind = Kind::charsmap, .a = std::move(bytes)});
@@ -297,7 +322,6 @@ Result<TokenizerSpec> spec_from_gguf(const Metadata& metadata) {
                                    "gemma4, llama, t5 and bert");
   }
   ORRERY_TRY_VOID(read_tokens(metadata, spec));
-  ORRERY_TRY_VOID(read_types_and_scores(metadata, spec));
   ORRERY_TRY_VOID(read_special(metadata, spec));
   switch (spec.model) {
     case ModelKind::bpe: {

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "storage/config_json.hpp"
+
 namespace orrery::text {
 namespace {
 
@@ -150,13 +152,18 @@ class Reader final : public nlohmann::json_sax<Json> {
   bool open(Json container) {
     if (stack_.size() >= kMaxDepth) return refuse("more than 64 levels");
     stack_.push_back(add(std::move(container)));
-    return true;
+    return count();
+  }
+  // What is kept as a tree; the vocabulary has limits of its own.
+  bool count() {
+    return ++values_ <= storage::kMaxJsonValues ||
+           refuse("more than 100000 values beside the vocabulary");
   }
   template <class T>
   bool scalar(T&& value) {
     if (mode_ != Mode::tree) return refuse("a value of a wrong type in a list of the model");
     add(std::forward<T>(value));
-    return true;
+    return count();
   }
 
   template <class T>
@@ -208,6 +215,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   Arena& arena_;
   Mode mode_ = Mode::tree;
   std::vector<Json*> stack_;  // open containers of the tree; a parent never grows under its child
+  std::uint64_t values_ = 0;  // in the tree
   std::string key_;
   std::size_t level_ = 0;  // open lists inside model.vocab or model.merges
   std::size_t parts_ = 0;  // of the inner list

@@ -1,8 +1,10 @@
 // tokenizer.json with the two small files beside it as a TokenizerSpec.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "storage/config_json.hpp"
 #include "text/hf_document.hpp"
 #include "text/hf_steps.hpp"
 #include "text/tokenizer_spec.hpp"
@@ -140,9 +142,11 @@ TokenId named_token(const Json& config, std::string_view key, const TokenizerSpe
 
 Result<Json> parse_config(std::string_view text, std::string_view name) {
   if (text.empty()) return Json::object();
-  Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) return fail("E_TOKENIZER", std::string(name) + " is no JSON object");
-  return json;
+  std::optional<Json> json = storage::parse_config_json(text);
+  if (!json) {
+    return fail("E_TOKENIZER", std::string(name) + " is no JSON object of a sensible size");
+  }
+  return std::move(*json);
 }
 
 // add_bos_token and add_eos_token; the classes that build their post-processor from them also obey

@@ -46,8 +46,9 @@ Value Interpreter::eval(const Expr& expr) {
     case ExprKind::concat: {
       Text text;
       for (const ExprPtr& part : expr.items) {
-        text.append(str(eval(*part)));
-        if (text.size() > kMaxStringBytes) raise("a string of more than 16 MiB");
+        const Text next = str(eval(*part));
+        if (text.size() + next.size() > kMaxStringBytes) raise("a string of more than 16 MiB");
+        text.append(next);
       }
       return string(std::move(text));
     }

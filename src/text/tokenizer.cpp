@@ -72,12 +72,7 @@ Status check_tokens(const TokenizerSpec& spec) {
     return fail("E_TOKENIZER", "the vocabulary has " + std::to_string(seen.count()) +
                                    " byte tokens; it needs all 256 of them or none");
   }
-  for (std::size_t i = 0; i < spec.scores.size(); ++i) {
-    if (!std::isfinite(spec.scores[i])) {
-      return fail("E_TOKENIZER", "the score of " + token_label(i) + " is not a finite number");
-    }
-  }
-  return {};
+  return check_scores(spec);
 }
 
 Status check_ids(const TokenizerSpec& spec) {
@@ -255,7 +250,25 @@ class SpecTokenizer final : public Tokenizer {
   Model model_;
 };
 
+Result<TokenizerSpec> read_spec(const storage::Checkpoint& checkpoint) {
+  if (checkpoint.format() == storage::Format::gguf) return spec_from_gguf(checkpoint.metadata());
+  if (checkpoint.tokenizer_json().empty()) {
+    return fail("E_TOKENIZER", "tokenizer.json is missing beside the safetensors files");
+  }
+  return spec_from_json(checkpoint.tokenizer_json(), checkpoint.tokenizer_config_json(),
+                        checkpoint.generation_config_json());
+}
+
 }  // namespace
+
+Status check_scores(const TokenizerSpec& spec) {
+  for (std::size_t i = 0; i < spec.scores.size(); ++i) {
+    if (!std::isfinite(spec.scores[i])) {
+      return fail("E_TOKENIZER", "the score of " + token_label(i) + " is not a finite number");
+    }
+  }
+  return {};
+}
 
 Result<std::shared_ptr<const Tokenizer>> build_tokenizer(TokenizerSpec spec) {
   ORRERY_TRY_VOID(check_sizes(spec));
@@ -269,17 +282,11 @@ Result<std::shared_ptr<const Tokenizer>> build_tokenizer(TokenizerSpec spec) {
 }
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const storage::Checkpoint& checkpoint) {
-  if (checkpoint.format() == storage::Format::gguf) {
-    ORRERY_TRY(TokenizerSpec spec, spec_from_gguf(checkpoint.metadata()));
-    return build_tokenizer(std::move(spec));
-  }
-  if (checkpoint.tokenizer_json().empty()) {
-    return fail("E_TOKENIZER", checkpoint.path() + " has no tokenizer.json");
-  }
-  ORRERY_TRY(TokenizerSpec spec,
-             spec_from_json(checkpoint.tokenizer_json(), checkpoint.tokenizer_config_json(),
-                            checkpoint.generation_config_json()));
-  return build_tokenizer(std::move(spec));
+  auto spec = read_spec(checkpoint);
+  if (!spec) return fail_in(checkpoint.label(), spec.error());
+  auto tokenizer = build_tokenizer(std::move(*spec));
+  if (!tokenizer) return fail_in(checkpoint.label(), tokenizer.error());
+  return tokenizer;
 }
 
 }  // namespace orrery::text

@@ -133,6 +133,9 @@ Result<TokenizerSpec> spec_from_json(std::string_view tokenizer_json,
                                      std::string_view tokenizer_config_json,
                                      std::string_view generation_config_json);
 
+// The scores are finite: build_tokenizer checks it with all else, a loader may before it goes on.
+Status check_scores(const TokenizerSpec& spec);
+
 Result<std::shared_ptr<const Tokenizer>> build_tokenizer(TokenizerSpec spec);
 
 }  // namespace orrery::text

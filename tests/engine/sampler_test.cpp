@@ -290,9 +290,14 @@ TEST(Sampler, LogprobsAreTheModelsOwn) {
 TEST(Sampler, OddLogits) {
   Sampler sampler = make(neutral(), 3);
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(sampler.sample(std::vector<float>{nan, -kInfinity, 1}), 2);
+  EXPECT_EQ(sampler.sample(std::vector<float>{0, -kInfinity, -kInfinity}), 0);
   EXPECT_EQ(sampler.sample(std::vector<float>{kInfinity, 0, 1}), 0);
-  const auto none = sampler.sample(std::vector<float>{nan, nan, -kInfinity});
+  // A single damaged row of the weights is no reason to answer with the others.
+  const auto damaged = sampler.sample(std::vector<float>{nan, 0, 1});
+  ASSERT_FALSE(damaged.has_value());
+  EXPECT_EQ(damaged.error().kind, "E_NAN");
+  EXPECT_EQ(damaged.error().message.rfind("1 of the model's 3 logits are no numbers", 0), 0U);
+  const auto none = sampler.sample(std::vector<float>(3, -kInfinity));
   ASSERT_FALSE(none.has_value());
   EXPECT_EQ(none.error().kind, "E_NAN");
   SamplerParams tiny = neutral();

@@ -134,7 +134,7 @@ TEST(Golden, VocabularyFilesOpenWithoutTensors) {
     const auto tokens =
         vocabulary->metadata().array("tokenizer.ggml.tokens", MetaArray::Kind::strings);
     ASSERT_TRUE(tokens) << tokens.error().message;
-    EXPECT_GT((*tokens)->size(), 10'000U);
+    EXPECT_GT(tokens->size(), 10'000U);
   }
 }
 

@@ -65,19 +65,6 @@ TEST(Limits, OfGguf) {
   expect_limit(dims_of, kMaxDims, "E_NDIMS");
 }
 
-// Eight bytes of memory for one of the file: `excess` more than the file has.
-std::string bytes_decoding_to(std::uint64_t excess) {
-  const std::uint64_t count = (excess + 80) / 7;
-  test::GgufBuilder builder;
-  builder.add_kv("k", std::vector<std::uint8_t>(count));
-  const std::uint64_t missing = 8 * count - excess - builder.build().size();
-  return builder.add_kv("p", std::string(missing - 21, 'p')).build();
-}
-
-TEST(Limits, OfDecodedArrays) {
-  expect_limit(bytes_decoding_to, kMaxDecodedExcess, "E_METASIZE");
-}
-
 TEST(Limits, OfAlignment) {
   for (std::uint32_t alignment = 1; alignment <= kMaxAlignment; alignment *= 2) {
     const std::string file = test::GgufBuilder()

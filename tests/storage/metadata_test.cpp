@@ -89,7 +89,7 @@ void expect_integers() {
   const auto array = file.metadata.array("k", MetaArray::Kind::integers);
   ASSERT_TRUE(array) << array.error().message;
   const auto last = static_cast<std::int64_t>(std::numeric_limits<T>::max());
-  EXPECT_EQ((*array)->integers, (std::vector<std::int64_t>{1, 2, last}));
+  EXPECT_EQ(array->integers, (std::vector<std::int64_t>{1, 2, last}));
 }
 
 TEST(Metadata, EveryArrayTypeOfAFileArrives) {
@@ -102,15 +102,14 @@ TEST(Metadata, EveryArrayTypeOfAFileArrives) {
   expect_integers<std::int64_t>();
   std::string bytes;
   GgufFile file = file_with(std::vector<double>{0.5, 1}, bytes);
-  EXPECT_EQ((*file.metadata.array("k", MetaArray::Kind::floats))->floats,
+  EXPECT_EQ(file.metadata.array("k", MetaArray::Kind::floats)->floats,
             (std::vector<float>{0.5F, 1}));
   file = file_with(std::vector<bool>{true, false}, bytes);
-  EXPECT_EQ((*file.metadata.array("k", MetaArray::Kind::bools))->bools,
+  EXPECT_EQ(file.metadata.array("k", MetaArray::Kind::bools)->bools,
             (std::vector<std::uint8_t>{1, 0}));
   file = file_with(std::vector<std::string>{"a", "", std::string("\0z", 2)}, bytes);
   const auto strings = file.metadata.array("k", MetaArray::Kind::strings);
-  EXPECT_EQ((*strings)->strings,
-            (std::vector<std::string_view>{"a", "", std::string_view("\0z", 2)}));
+  EXPECT_EQ(strings->strings, (std::vector<std::string_view>{"a", "", std::string_view("\0z", 2)}));
   EXPECT_EQ(file.metadata.array("k", MetaArray::Kind::floats).error().message,
             "key \"k\": found an array of 3 strings, expected an array of floats");
 }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +19,8 @@ namespace orrery::test {
 struct Outcome {
   int exit_code = -1;  // 128 + signal for a death by signal
   std::string out, err;
+  double cpu_milliseconds = 0;    // of all its threads, in the kernel too
+  std::uint64_t peak_memory = 0;  // bytes; at least what this process has when it starts the other
 };
 
 inline std::string slurp(const std::string& path) {
@@ -49,8 +53,14 @@ inline Outcome run_program(const std::vector<std::string>& arguments, const std:
     _exit(127);
   }
   int status = 0;
-  waitpid(child, &status, 0);
+  rusage used{};
+  wait4(child, &status, 0, &used);
   Outcome outcome;
+  const auto milliseconds = [](const timeval& t) {
+    return 1e3 * static_cast<double>(t.tv_sec) + 1e-3 * static_cast<double>(t.tv_usec);
+  };
+  outcome.cpu_milliseconds = milliseconds(used.ru_utime) + milliseconds(used.ru_stime);
+  outcome.peak_memory = static_cast<std::uint64_t>(used.ru_maxrss) * 1024;
   outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   outcome.out = slurp(base + "/out");
   outcome.err = slurp(base + "/err");
