@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "base/checked.hpp"
+#include "memory/bus_guard.hpp"
 #include "plan/passes.hpp"
 
 namespace orrery::engine {
@@ -73,6 +74,25 @@ std::uint64_t Executor::scratch_bytes() const {
   return decode_.program->scratch_bytes() + prefill_.program->scratch_bytes();
 }
 
+Status Executor::run(Phase& phase, std::uint32_t first_step, std::uint32_t last_step) {
+  ORRERY_TRY_VOID(check_weights());
+  ORRERY_TRY_VOID(phase.program->run(batch_, first_step, last_step));
+  return check_weights();
+}
+
+// One load as long as no mapped file of the process lost bytes.
+Status Executor::check_weights() {
+  const std::uint32_t hits = memory::BusGuard::hits();
+  if (hits == seen_hits_ || files_ == nullptr) return {};
+  ORRERY_TRY_VOID(files_->check_files(false));
+  seen_hits_ = hits;  // they were another model's
+  return {};
+}
+
+Status Executor::check_files() const {
+  return files_ == nullptr ? Status{} : files_->check_files(true);
+}
+
 Status Executor::prefill(SequenceId sequence, std::span<const text::TokenId> ids,
                          std::uint32_t start, std::span<const std::int32_t> outputs) {
   ORRERY_CHECK(!ids.empty() && ids.size() <= max_prefill_tokens());
@@ -86,7 +106,7 @@ Status Executor::prefill(SequenceId sequence, std::span<const text::TokenId> ids
   batch_.n_tokens = static_cast<std::int32_t>(ids.size());
   batch_.n_sequences = 1;
   batch_.n_outputs = 0;
-  ORRERY_TRY_VOID(prefill_.program->run(batch_, 0, prefill_.head));
+  ORRERY_TRY_VOID(run(prefill_, 0, prefill_.head));
   if (outputs.empty()) return {};
   return prefill_outputs(outputs);
 }
@@ -95,7 +115,7 @@ Status Executor::prefill_outputs(std::span<const std::int32_t> outputs) {
   ORRERY_CHECK(!outputs.empty() && outputs.size() <= max_prefill_outputs());
   std::copy(outputs.begin(), outputs.end(), output_rows_.begin());
   batch_.n_outputs = static_cast<std::int32_t>(outputs.size());
-  ORRERY_TRY_VOID(prefill_.program->run(batch_, prefill_.head, prefill_.program->n_steps()));
+  ORRERY_TRY_VOID(run(prefill_, prefill_.head, prefill_.program->n_steps()));
   result_ = prefill_.program->result();
   return {};
 }
@@ -121,7 +141,7 @@ Status Executor::decode(std::span<const DecodeRow> rows) {
     tables_[g] = joined_tables_[g].data();
   }
   batch_.n_tokens = batch_.n_sequences = batch_.n_outputs = static_cast<std::int32_t>(rows.size());
-  ORRERY_TRY_VOID(decode_.program->run(batch_, 0, decode_.program->n_steps()));
+  ORRERY_TRY_VOID(run(decode_, 0, decode_.program->n_steps()));
   result_ = decode_.program->result();
   return {};
 }

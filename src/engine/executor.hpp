@@ -13,6 +13,7 @@
 #include "base/result.hpp"
 #include "engine/kv_pages.hpp"
 #include "plan/plan.hpp"
+#include "storage/checkpoint.hpp"
 #include "text/tokenizer.hpp"
 
 namespace orrery::engine {
@@ -35,6 +36,13 @@ class Executor {
   // Fuses and places both plans for the backend and compiles them. Both list the same groups.
   static Result<std::unique_ptr<Executor>> create(BoundPlan decode, BoundPlan prefill,
                                                   backend::Backend& backend, KvOptions kv);
+
+  // The files that the weights are mapped from, which outlive the executor. From then on a run
+  // fails with E_CHANGED once one of them has lost bytes: before it, or instead of giving its
+  // logits.
+  void watch(const storage::Checkpoint& files) { files_ = &files; }
+  // The same for files that were written to since they were mapped: a system call for each.
+  Status check_files() const;
 
   [[nodiscard]] std::unique_lock<std::mutex> turn() { return std::unique_lock(mutex_); }
 
@@ -71,8 +79,12 @@ class Executor {
 
   Executor() = default;
   Status prepare(Phase& phase, BoundPlan bound, backend::Backend& backend);
+  Status run(Phase& phase, std::uint32_t first_step, std::uint32_t last_step);
+  Status check_weights();
 
   std::mutex mutex_;
+  const storage::Checkpoint* files_ = nullptr;
+  std::uint32_t seen_hits_ = 0;  // of BusGuard, when the files were last found whole
   std::uint32_t context_ = 0;
   std::unique_ptr<KvPages> kv_;
   Phase decode_, prefill_;

@@ -41,7 +41,9 @@ class Generator {
     evaluate_.progress = options.prefill_progress;
   }
 
+  // Files that were written to give a wrong answer without a fault: looked at before and after.
   Result<Generation> run(std::span<const text::TokenId> prompt) {
+    ORRERY_TRY_VOID(session_.executor().check_files());
     result_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
     tokens_.assign(prompt.begin(), prompt.end());
     tokens_.reserve(prompt.size() + session_.executor().context());
@@ -49,6 +51,7 @@ class Generator {
     while (!done_) {
       ORRERY_TRY_VOID(step());
     }
+    ORRERY_TRY_VOID(session_.executor().check_files());
     if (result_.finish != FinishReason::stop_string && result_.finish != FinishReason::cancelled) {
       out_.clear();
       stop_.push(utf8_.finish(), out_);

@@ -47,6 +47,7 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& path,
   model->loaded_.emplace(std::move(loaded));
   ORRERY_TRY_VOID(model->load_text());
   ORRERY_TRY_VOID(model->load_plans());
+  ORRERY_TRY_VOID(model->checkpoint_->check_files(true));
   return model;
 }
 
@@ -115,6 +116,7 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
                                           .context = info_.context,
                                           .slice = 1,
                                           .budget_bytes = budget}));
+  executor_->watch(*checkpoint_);
   if (executor_->vocab() < static_cast<std::uint32_t>(tokenizer_->vocab_size())) {
     warnings_.push_back(fmt::format(
         "the tokenizer has {} tokens, the model only {}: some texts cannot be evaluated",

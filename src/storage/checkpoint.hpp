@@ -56,6 +56,11 @@ class Checkpoint {
   virtual std::string_view chat_template_jinja() const = 0;
   // Oddities that do not stop the loading, one sentence each (bytes after the last tensor, ...).
   virtual std::span<const std::string> warnings() const = 0;
+
+  // E_CHANGED when a weight file lost bytes while it was mapped: what was read since is not to be
+  // trusted. `on_disk` also asks the system whether a file was written to; without it this is a
+  // look at memory alone.
+  virtual Status check_files(bool on_disk) const = 0;
 };
 
 }  // namespace orrery::storage

@@ -10,10 +10,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/checked.hpp"
+#include "memory/bus_guard.hpp"
 #include "storage/describe.hpp"
 #include "storage/limits.hpp"
 
@@ -49,6 +51,7 @@ class Descriptor {
 struct OpenFile {
   Descriptor fd;
   std::uint64_t size;
+  struct stat info;
 };
 
 Result<OpenFile> open_regular(const std::string& path) {
@@ -69,28 +72,47 @@ Result<OpenFile> open_regular(const std::string& path) {
     return fail("E_TOOBIG", fmt::format("{}: has {} bytes, at most {} are allowed",
                                         quoted(path, 200), size, kMaxFileBytes));
   }
-  return OpenFile{std::move(fd), size};
+  return OpenFile{std::move(fd), size, info};
 }
 
 class SystemMapping final : public MappedFile {
  public:
-  SystemMapping(std::byte* start, std::uint64_t size) : start_(start), size_(size) {}
+  SystemMapping(std::byte* start, std::string path, const struct stat& info)
+      : start_(start),
+        size_(static_cast<std::uint64_t>(info.st_size)),
+        path_(std::move(path)),
+        info_(info) {
+    if (size_ != 0) guard_.emplace(start_, size_);
+  }
   SystemMapping(const SystemMapping&) = delete;
   SystemMapping& operator=(const SystemMapping&) = delete;
   ~SystemMapping() override {
+    guard_.reset();
     if (size_ != 0) ::munmap(start_, align_up(size_, kSmallPage));
   }
   std::span<const std::byte> bytes() const override { return {start_, size_}; }
+  bool is_whole() const override { return !guard_ || !guard_->was_hit(); }
+  bool is_unchanged() const override {
+    struct stat now{};
+    if (!is_whole()) return false;
+    if (::stat(path_.c_str(), &now) != 0) return true;  // removed: the mapping keeps the bytes
+    if (now.st_dev != info_.st_dev || now.st_ino != info_.st_ino) return true;
+    return now.st_size == info_.st_size && now.st_mtim.tv_sec == info_.st_mtim.tv_sec &&
+           now.st_mtim.tv_nsec == info_.st_mtim.tv_nsec;
+  }
 
  private:
   std::byte* start_;
   std::uint64_t size_;
+  std::string path_;
+  struct stat info_;  // when it was mapped
+  std::optional<memory::BusGuard> guard_;
 };
 
 // Maps at an address that is congruent to the file offset modulo 2 MiB, which huge pages need: a
 // larger range is reserved first and what is not used of it is given back.
-Result<std::unique_ptr<MappedFile>> map_congruent(const std::string& path, int fd,
-                                                  std::uint64_t size) {
+Result<std::unique_ptr<MappedFile>> map_congruent(const std::string& path, const OpenFile& file) {
+  const std::uint64_t size = file.size;
   const std::uint64_t length = align_up(size, kSmallPage);
   const std::uint64_t reserved = length + kHugePage;
   void* area =
@@ -101,7 +123,7 @@ Result<std::unique_ptr<MappedFile>> map_congruent(const std::string& path, int f
   const std::uint64_t head = start - begin;
   const std::uint64_t tail = reserved - head - length;
   auto* target = static_cast<std::byte*>(area) + head;
-  if (::mmap(target, size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+  if (::mmap(target, size, PROT_READ, MAP_SHARED | MAP_FIXED, file.fd.get(), 0) == MAP_FAILED) {
     const int code = errno;
     ::munmap(area, reserved);
     return system_error(path, "map", code);
@@ -109,15 +131,15 @@ Result<std::unique_ptr<MappedFile>> map_congruent(const std::string& path, int f
   if (head != 0) ::munmap(area, head);
   if (tail != 0) ::munmap(target + length, tail);
   ::madvise(target, length, MADV_HUGEPAGE);  // only advice: not every file system can
-  return std::make_unique<SystemMapping>(target, size);
+  return std::make_unique<SystemMapping>(target, path, file.info);
 }
 
 class SystemIo final : public Io {
  public:
   Result<std::unique_ptr<MappedFile>> map(const std::string& path) override {
     ORRERY_TRY(const OpenFile file, open_regular(path));
-    if (file.size == 0) return std::make_unique<SystemMapping>(nullptr, 0);
-    return map_congruent(path, file.fd.get(), file.size);
+    if (file.size == 0) return std::make_unique<SystemMapping>(nullptr, path, file.info);
+    return map_congruent(path, file);
   }
 
   Result<std::string> read_file(const std::string& path, std::uint64_t limit) override {

@@ -18,6 +18,12 @@ class MappedFile {
  public:
   virtual ~MappedFile() = default;
   virtual std::span<const std::byte> bytes() const = 0;
+  // False once some of the bytes could not be read, because the file was cut or its disk failed:
+  // they read as zeros. A look at memory alone.
+  virtual bool is_whole() const { return true; }
+  // False also when the file has another size or time of writing than when it was mapped. A file
+  // that was replaced by a new one under its name is unchanged. One system call.
+  virtual bool is_unchanged() const { return is_whole(); }
 };
 
 enum class FileKind { regular, folder, other };

@@ -29,6 +29,18 @@ class LoadedCheckpoint final : public Checkpoint {
   std::span<const TensorInfo> tensors() const override { return parts_.tensors; }
   std::span<const std::string> warnings() const override { return parts_.warnings; }
 
+  Status check_files(bool on_disk) const override {
+    for (std::size_t i = 0; i < parts_.mappings.size(); ++i) {
+      const MappedFile& file = *parts_.mappings[i];
+      if (on_disk ? file.is_unchanged() : file.is_whole()) continue;
+      return fail("E_CHANGED", fmt::format("{}: the model file was changed or cut while it was in "
+                                           "use; fetch it again if it is not whole, then open the "
+                                           "model anew",
+                                           file_label(parts_.files[i])));
+    }
+    return {};
+  }
+
   const TensorInfo* find(std::string_view name) const override {
     const auto at = std::lower_bound(
         by_name_.begin(), by_name_.end(), name,

@@ -19,6 +19,7 @@ class Checkpoint final : public storage::Checkpoint {
   std::string_view generation_config_json() const override { return generation_config; }
   std::string_view chat_template_jinja() const override { return jinja; }
   std::span<const std::string> warnings() const override { return {}; }
+  Status check_files(bool /*on_disk*/) const override { return {}; }
 
   storage::Metadata meta;
   std::string tokenizer_config, generation_config, jinja, empty;

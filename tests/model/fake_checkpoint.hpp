@@ -28,6 +28,7 @@ class FakeCheckpoint : public storage::Checkpoint {
   std::string_view generation_config_json() const override { return {}; }
   std::string_view chat_template_jinja() const override { return {}; }
   std::span<const std::string> warnings() const override { return {}; }
+  Status check_files(bool /*on_disk*/) const override { return {}; }
 
   // dims[0] is the contiguous one.
   void add(std::string name, DType type, std::vector<std::uint64_t> dims) {
