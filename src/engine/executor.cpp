@@ -11,6 +11,10 @@
 namespace orrery::engine {
 namespace {
 
+// Prompts of so few tokens take the decode plan, whose time grows with the rows; blocks of 32
+// tokens cost what a full one does.
+constexpr std::uint32_t kFewTokens = 12;
+
 std::uint32_t find_head(const plan::Plan& plan) {
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     if (plan.steps[i].op == plan::Op::select_rows) return static_cast<std::uint32_t>(i);
@@ -106,7 +110,8 @@ Status Executor::prefill(SequenceId sequence, std::span<const text::TokenId> ids
   batch_.n_tokens = static_cast<std::int32_t>(ids.size());
   batch_.n_sequences = 1;
   batch_.n_outputs = 0;
-  ORRERY_TRY_VOID(run(prefill_, 0, prefill_.head));
+  prompt_phase_ = ids.size() <= std::min(kFewTokens, max_decode_rows()) ? &decode_ : &prefill_;
+  ORRERY_TRY_VOID(run(*prompt_phase_, 0, prompt_phase_->head));
   if (outputs.empty()) return {};
   return prefill_outputs(outputs);
 }
@@ -115,8 +120,8 @@ Status Executor::prefill_outputs(std::span<const std::int32_t> outputs) {
   ORRERY_CHECK(!outputs.empty() && outputs.size() <= max_prefill_outputs());
   std::copy(outputs.begin(), outputs.end(), output_rows_.begin());
   batch_.n_outputs = static_cast<std::int32_t>(outputs.size());
-  ORRERY_TRY_VOID(run(prefill_, prefill_.head, prefill_.program->n_steps()));
-  result_ = prefill_.program->result();
+  ORRERY_TRY_VOID(run(*prompt_phase_, prompt_phase_->head, prompt_phase_->program->n_steps()));
+  result_ = prompt_phase_->program->result();
   return {};
 }
 

@@ -3,6 +3,7 @@
 // time; turn() is the lock for those who share it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -51,7 +52,9 @@ class Executor {
   std::uint32_t context() const { return context_; }
   std::uint32_t vocab() const { return decode_.plan.vocab; }
   std::uint32_t max_prefill_tokens() const { return prefill_.plan.capacity.tokens; }
-  std::uint32_t max_prefill_outputs() const { return prefill_.plan.capacity.outputs; }
+  std::uint32_t max_prefill_outputs() const {
+    return std::min(decode_.plan.capacity.outputs, prefill_.plan.capacity.outputs);
+  }
   std::uint32_t max_decode_rows() const { return decode_.plan.capacity.tokens; }
   const plan::Plan& decode_plan() const { return decode_.plan; }  // as it is run
   const plan::Plan& prefill_plan() const { return prefill_.plan; }
@@ -88,6 +91,7 @@ class Executor {
   std::uint32_t context_ = 0;
   std::unique_ptr<KvPages> kv_;
   Phase decode_, prefill_;
+  Phase* prompt_phase_ = nullptr;  // that ran the last prefill
   const float* result_ = nullptr;
   backend::Batch batch_;
   std::vector<std::int32_t> ids_, positions_, row_sequence_;  // (most tokens of a phase)
