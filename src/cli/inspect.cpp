@@ -93,7 +93,8 @@ Status inspect_device() {
   for (const kernels::KernelSet& set : kernels::available_kernels()) {
     names += (names.empty() ? "" : " ") + set.name;
   }
-  print(fmt::format("kernels: {}\n", names));
+  const std::string rule = kernels::ranking_rule();
+  print(fmt::format("kernels: {}{}\n", names, rule.empty() ? "" : " (" + rule + ")"));
   ORRERY_TRY(const kernels::KernelSet chosen, kernels::choose_kernels(forced_isa()));
   print(fmt::format("chosen: {} (rows: {}, blocks: {})\n", chosen.name, chosen.rows->isa,
                     chosen.blocks->isa));

@@ -46,6 +46,11 @@ bool amx_permitted() {
 #endif
 }
 
+bool vendor_is_amd() {
+  const Registers name = cpuid(0, 0);
+  return name.ebx == 0x68747541U && name.edx == 0x69746E65U && name.ecx == 0x444D4163U;
+}
+
 struct Feature {
   std::string_view name;
   bool present;
@@ -79,6 +84,7 @@ CpuInfo detect() {
   info.avx2 = all(0, 3);
   info.avx512 = info.avx2 && all(4, 8);
   info.avx512_bf16 = info.avx512 && all(9, 9);
+  info.fast_bf16 = info.avx512_bf16 && vendor_is_amd();
   info.amx = info.avx512_bf16 && all(10, 12) && amx_permitted();
   return info;
 }

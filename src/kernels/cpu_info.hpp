@@ -10,6 +10,7 @@ struct CpuInfo {
   bool avx2 = false;         // AVX2, FMA, F16C, BMI2
   bool avx512 = false;       // F, BW, DQ, VL, VNNI
   bool avx512_bf16 = false;  // avx512 and BF16
+  bool fast_bf16 = false;    // VDPBF16PS does more than FMA: AMD's at twice its rate, Intel's less
   bool amx = false;          // avx512_bf16 and AMX TILE, INT8, BF16, with the system's permission
   bool dotprod = false;      // Arm: ASIMD dot product and half floats
   std::string features;      // "avx2 fma ...", as the processor reports them

@@ -26,10 +26,14 @@ std::vector<KernelSet> available_kernels() {
   add(cpu.amx, "amx", orrery_rows_avx512, orrery_blocks_amx);
 #endif
 #if defined(ORRERY_HAS_unit_rows_avx512) && defined(ORRERY_HAS_unit_blocks_avx512_bf16)
-  add(cpu.avx512_bf16, "avx512_bf16", orrery_rows_avx512, orrery_blocks_avx512_bf16);
+  add(cpu.fast_bf16, "avx512_bf16", orrery_rows_avx512, orrery_blocks_avx512_bf16);
 #endif
 #if defined(ORRERY_HAS_unit_rows_avx512) && defined(ORRERY_HAS_unit_blocks_avx512)
   add(cpu.avx512, "avx512", orrery_rows_avx512, orrery_blocks_avx512);
+#endif
+#if defined(ORRERY_HAS_unit_rows_avx512) && defined(ORRERY_HAS_unit_blocks_avx512_bf16)
+  add(cpu.avx512_bf16 && !cpu.fast_bf16, "avx512_bf16", orrery_rows_avx512,
+      orrery_blocks_avx512_bf16);
 #endif
 #if defined(ORRERY_HAS_unit_rows_avx512) && defined(ORRERY_HAS_unit_blocks_avx512)
   add(cpu.avx512, "avx512_asm", assembly_rows(orrery_rows_avx512), orrery_blocks_avx512);
@@ -80,6 +84,12 @@ Result<KernelSet> choose_kernels(std::string_view forced) {
   }
   return fail("E_ISA", "the kernels '" + std::string(forced) +
                            "' are not available on this machine; there are: " + names);
+}
+
+std::string ranking_rule() {
+  if (!cpu_info().avx512_bf16) return "";
+  return cpu_info().fast_bf16 ? "by vendor, VDPBF16PS does more than FMA"
+                              : "by vendor, VDPBF16PS does less than FMA";
 }
 
 std::string cpu_features() {

@@ -25,5 +25,7 @@ std::vector<const RowKernels*> available_row_kernels();
 Result<KernelSet> choose_kernels(std::string_view forced);
 // What the CPU reports, for `inspect device`: "avx2 avx512f avx512_vnni ...".
 std::string cpu_features();
+// Why the sets are ranked so, where it is not plain: "by vendor, VDPBF16PS does more than FMA".
+std::string ranking_rule();
 
 }  // namespace orrery::kernels

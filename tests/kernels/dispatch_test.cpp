@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "kernels/cpu_info.hpp"
 
@@ -39,6 +41,16 @@ TEST(Dispatch, AForcedSetIsTheOneThatRuns) {
                                                                                  : set.name;
     EXPECT_EQ(chosen->blocks->isa, blocks);
   }
+}
+
+// VDPBF16PS is worth choosing only where it does more than FMA.
+TEST(Dispatch, Bf16ProductsRankByTheirSpeed) {
+  if (!cpu_info().avx512_bf16) GTEST_SKIP() << "needs AVX-512 BF16";
+  std::vector<std::string> names;
+  for (const KernelSet& set : available_kernels()) names.push_back(set.name);
+  const auto bf16 = std::find(names.begin(), names.end(), "avx512_bf16");
+  const auto fma = std::find(names.begin(), names.end(), "avx512");
+  EXPECT_EQ(bf16 < fma, cpu_info().fast_bf16);
 }
 
 // The assembly table differs from the intrinsics one in Q4_0 alone.
