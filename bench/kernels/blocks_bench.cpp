@@ -135,11 +135,8 @@ void bench_matmul(const BlockKernels& blocks, const Shape& s, double peak) {
   call.w_stride = stride, call.k = s.k, call.x = x.get(), call.m = s.m, call.scale = 1.0F;
   call.scratch = scratch.get(), call.out_x = out.get(), call.features = s.n;
   const double time = best_time([&] {
-    for (call.row = 0; call.row < s.n; call.row += blocks.task_rows) {
-      call.n = std::min(blocks.task_rows, s.n - call.row);
-      call.w = w.get() + call.row * stride;
-      blocks.matmul[static_cast<int>(s.type)](call);
-    }
+    call.n = s.n, call.w = w.get();
+    blocks.matmul[static_cast<int>(s.type)](call);
   });
   char name[96];
   std::snprintf(name, sizeof name, "matmul %-7s %d -> %d, m %d", dtype_info(s.type).name.data(),

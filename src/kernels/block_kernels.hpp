@@ -17,13 +17,13 @@
 
 namespace orrery::kernels {
 
-// out features [row, row + n) of all tokens = epilogue(W x). One call is one task: its weight rows
-// are unpacked once into `panel` and multiplied with all token blocks.
+// out features [row, row + n) of m tokens = epilogue(W x). Rows are unpacked once for up to 512
+// tokens, so tokens should be many.
 struct MatmulBlocks {
   const void* w;         // n rows of file blocks (rows [row, row + n) of the weight)
   const void* w_up;      // glu: the second weight's rows, else null
   std::size_t w_stride;  // bytes between weight rows (both weights have the same type and stride)
-  int row, n, k;         // n <= task_rows
+  int row, n, k;         // row is a multiple of 32
   const void* x;         // X blocks of k features
   int m;                 // tokens
   void* scratch;         // 64-byte aligned, scratch_bytes(k) bytes, private to the thread
@@ -69,6 +69,8 @@ struct StoreCacheBlock {
 
 // The most (query head, token block) pairs of one attention call.
 inline constexpr int kMaxAttentionUnits = 16;
+// The widest head.
+inline constexpr int kMaxHeadDim = 1024;
 
 // Causal attention of the query heads that share a kv head over consecutive 32-token blocks of
 // queries. Every key page is converted once per call, so heads and blocks should be many

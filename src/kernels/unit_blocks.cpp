@@ -3,7 +3,7 @@
 #include "kernels/body/block_attention.hpp"
 #include "kernels/body/block_matmul.hpp"
 #include "kernels/body/block_norm.hpp"
-#include "kernels/body/block_unpack_k.hpp"
+#include "kernels/body/block_tables.hpp"
 
 #if defined(ORRERY_KERNEL_amx)
 #include "kernels/isa/tile_amx.hpp"
@@ -41,7 +41,7 @@ void end() {
 }
 #endif
 
-using Matmul = BlockMatmul<Product, kTaskRows>;
+using Matmul = BlockMatmul<Product>;
 using Flash = BlockFlash<Product>;
 
 template <class... Weights>

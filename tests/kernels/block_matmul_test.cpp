@@ -167,6 +167,24 @@ TEST_P(BlockMatmulTest, TokensBeyondOneGroupOfBlocks) {
   }
 }
 
+// So many activations that several panels pass them at once.
+TEST_P(BlockMatmulTest, BitsOfTokensThatDoNotStayInL2) {
+  const int k = 4864, m = 32 * 4;
+  const Problem p(DType::q4_k, k, 9);
+  Aligned<std::uint16_t> x(std::size_t(m) * k);
+  for (int b = 0; b < m / 32; ++b) p.fill_x(*blocks, 32, x.data() + std::size_t(b) * 32 * k);
+  std::vector<float> few(32 * 128, NAN), many(std::size_t(m) * 128, NAN);
+  run(p, plain_call(p, 128, 32, x.data(), nullptr, few.data()), 128);
+  run(p, plain_call(p, 128, m, x.data(), nullptr, many.data()), 128);
+  for (int b = 0; b < m / 32; ++b) {
+    ASSERT_EQ(std::memcmp(few.data(), many.data() + std::size_t(b) * 32 * 128, 32 * 128 * 4), 0)
+        << b;
+  }
+  for (int r = 0; r < 128; ++r) {
+    ASSERT_NEAR(f_value(few.data(), 128, 31, r), p.exact(r, 31), p.bound(r, 31));
+  }
+}
+
 TEST_P(BlockMatmulTest, EpilogueAppliesBiasActivationScaleAndResidual) {
   const int k = 96, n = 80, m = 33;
   const Problem p(DType::q5_0, k, 21), up(DType::q5_0, k, 22);

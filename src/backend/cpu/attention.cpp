@@ -211,7 +211,7 @@ class AttentionBlocks : public CpuStep {
   }
 
   // An item is one kv head's query heads over some adjacent blocks: each page is unpacked once for
-  // all of them. Later blocks see more keys, so the heaviest items go first.
+  // all of them. Later blocks see more keys: who is done with the first ones helps with those.
   void run(const Worker& worker) const override {
     const std::int32_t blocks = n_blocks(worker.batch->n_tokens);
     const std::int32_t units = std::max(1, kernels::kMaxAttentionUnits / heads_per_item());
@@ -219,9 +219,9 @@ class AttentionBlocks : public CpuStep {
     const std::int32_t fair = std::max(1, blocks * head_groups() / (2 * worker.threads));
     const std::int32_t per_item = std::min(units, fair);
     const std::int32_t groups = (blocks + per_item - 1) / per_item;
-    const std::int32_t items = groups * head_groups();
-    for (std::int32_t i = worker.next(); i < items; i = worker.next()) {
-      const std::int32_t first = (groups - 1 - i / head_groups()) * per_item;
+    Handout items = worker.ranges(groups * head_groups());
+    for (std::int32_t i = items.next(); i >= 0; i = items.next()) {
+      const std::int32_t first = i / head_groups() * per_item;
       attend(worker, first, std::min(per_item, blocks - first), i % head_groups());
     }
   }
@@ -283,6 +283,11 @@ StepResult make_attention(const CompileContext& context, const plan::Step& step)
 }
 
 StepResult make_attention_blocks(const CompileContext& context, const plan::Step& step) {
+  if (step.v_dim > kernels::kMaxHeadDim) {
+    return fail("E_UNSUPPORTED", "the CPU backend has block attention for heads of up to " +
+                                     std::to_string(kernels::kMaxHeadDim) + " values; this has " +
+                                     std::to_string(step.v_dim));
+  }
   return std::make_unique<AttentionBlocks>(context, step);
 }
 

@@ -33,7 +33,8 @@ class Embed : public CpuStep {
       return;
     }
     float* block_rows = scratch + out_.cols;  // (32, cols)
-    for (std::int32_t b = worker.next(); b < n_blocks(rows); b = worker.next()) {
+    Handout blocks = worker.ranges(n_blocks(rows));
+    for (std::int32_t b = blocks.next(); b >= 0; b = blocks.next()) {
       const std::int32_t n = std::min(32, rows - 32 * b);
       for (std::int32_t t = 0; t < n; ++t) {
         embed_row(*worker.batch, 32 * b + t, block_rows + std::size_t{out_.cols} * t, scratch);

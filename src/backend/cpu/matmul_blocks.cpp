@@ -7,6 +7,10 @@
 namespace orrery::backend::cpu {
 namespace {
 
+// Threads that have fewer token blocks than this share them and split the weight's rows: to unpack
+// weights for fewer tokens costs more than to fetch activations from another core.
+constexpr std::int32_t kShareBlocks = 8;
+
 struct Part {
   const std::byte* w = nullptr;
   const std::byte* w_up = nullptr;
@@ -50,10 +54,16 @@ class MatmulBlocksStep : public CpuStep {
   }
 
   void run(const Worker& worker) const override {
-    for (std::int32_t t = worker.next(); t < n_tasks_; t = worker.next()) {
+    const std::int32_t blocks = n_blocks(worker.batch->n_tokens);
+    const int shares = std::clamp(blocks / kShareBlocks, 1, worker.threads);
+    const auto first_block = [&](int share) { return blocks * share / shares; };
+    Handout items = worker.ranges(shares * n_tasks_);  // one share's tasks after the other
+    for (std::int32_t i = items.next(); i >= 0; i = items.next()) {
+      const std::int32_t share = i / n_tasks_, t = i % n_tasks_;
       const Part* part = parts_.data();
       while (t >= part->first_task + part->tasks) ++part;
-      run_task(*part, static_cast<std::uint32_t>(t - part->first_task) * rows_per_task_, worker);
+      run_task(*part, static_cast<std::uint32_t>(t - part->first_task) * rows_per_task_,
+               first_block(share), first_block(share + 1), worker);
     }
   }
 
@@ -74,7 +84,8 @@ class MatmulBlocksStep : public CpuStep {
     return part;
   }
 
-  void run_task(const Part& part, std::uint32_t row, const Worker& worker) const {
+  void run_task(const Part& part, std::uint32_t row, std::int32_t first, std::int32_t end,
+                const Worker& worker) const {
     const std::uint32_t n = std::min(rows_per_task_, part.rows - row);
     kernels::MatmulBlocks args{};
     args.w = part.w + row * part.w_stride;
@@ -83,16 +94,16 @@ class MatmulBlocksStep : public CpuStep {
     args.row = static_cast<int>(row);
     args.n = static_cast<int>(n);
     args.k = static_cast<int>(in_.cols);
-    args.x = in_.data;
-    args.m = worker.batch->n_tokens;
+    args.x = in_.block(first);
+    args.m = std::min(32 * end, worker.batch->n_tokens) - 32 * first;
     args.scratch = worker.scratch;
     args.bias = part.bias != nullptr ? part.bias + row : nullptr;
     args.bias_up = part.bias_up != nullptr ? part.bias_up + row : nullptr;
     args.activation = activation_;
     args.scale = scale_;
-    args.residual = residual_ ? residual_.row(0) : nullptr;
-    args.out_f = part.out.form == plan::Form::f32 ? part.out.row(0) : nullptr;
-    args.out_x = part.out.form == plan::Form::bf16 ? part.out.data : nullptr;
+    args.residual = residual_ ? residual_.block(first) : nullptr;
+    args.out_f = part.out.form == plan::Form::f32 ? part.out.block(first) : nullptr;
+    args.out_x = part.out.form == plan::Form::bf16 ? part.out.block(first) : nullptr;
     args.features = static_cast<int>(part.out.cols);
     part.kernel(args);
   }

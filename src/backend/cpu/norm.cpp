@@ -62,8 +62,8 @@ class NormBlocks : public CpuStep {
   }
 
   void run(const Worker& worker) const override {
-    const std::int32_t blocks = n_blocks(worker.batch->n_tokens);
-    for (std::int32_t b = worker.next(); b < blocks; b = worker.next()) {
+    Handout blocks = worker.ranges(n_blocks(worker.batch->n_tokens));
+    for (std::int32_t b = blocks.next(); b >= 0; b = blocks.next()) {
       kernels::NormBlock args = args_;
       args.x = in_.block(b);
       args.residual = residual_ ? residual_.block(b) : nullptr;

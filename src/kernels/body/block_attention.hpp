@@ -6,8 +6,8 @@
 #pragma once
 
 #include "kernels/body/block_layout.hpp"
+#include "kernels/body/block_math.hpp"
 #include "kernels/body/block_product.hpp"
-#include "kernels/body/math.hpp"
 
 namespace orrery::kernels {
 namespace {
@@ -15,20 +15,35 @@ namespace {
 constexpr int kPageKeys = 64;
 constexpr float kNoScore = -3.0e38F;  // a maximum that no score has raised yet
 
-// 2^x for x <= 0, exactly 0 from -127 down; relative error 4e-6 (fitted polynomial), where bf16 has
-// 4e-3. The result of the polynomial gets its exponent by an integer addition.
-ORRERY_INLINE V::F exp2_negative(V::F x) {
-  const V::F magic = V::splat(0x1.8p23F);  // leaves the nearest integer in the low bits
-  const V::F bounded = V::max(V::splat(-127.0F), x);
-  const V::F shifted = V::add(bounded, magic);
-  const V::F f = V::sub(bounded, V::sub(shifted, magic));
-  V::F y = V::splat(0x1.3a02ccp-7F);
-  y = V::fma(y, f, V::splat(0x1.c9fc46p-5F));
-  y = V::fma(y, f, V::splat(0x1.ec0378p-3F));
-  y = V::fma(y, f, V::splat(0x1.62e12cp-1F));
-  y = V::fma(y, f, V::splat(1.0F));
-  return V::as_float(V::add_i(V::as_int(y), V::shl<23>(V::as_int(shifted))));
-}
+// Products that run in slices while a softmax does.
+template <class P>
+class SlicedProducts {
+ public:
+  void clear() { n_ = next_ = slice_ = left_ = 0; }
+  void add(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c, bool first) {
+    products_[n_++] = {panel, x, c, steps, first};
+    left_ += P::Slices::count(steps);
+  }
+  int left() const { return left_; }
+  void run(int slices) {
+    for (; slices > 0 && next_ < n_; --slices, --left_) {
+      const Product& p = products_[next_];
+      state_.run(slice_, p.panel, p.x, p.steps, p.c, p.first);
+      if (++slice_ == P::Slices::count(p.steps)) ++next_, slice_ = 0;
+    }
+  }
+
+ private:
+  struct Product {
+    const std::uint8_t *panel, *x;
+    float* c;
+    int steps;
+    bool first;
+  };
+  typename P::Slices state_;
+  Product products_[2 + kMaxHeadDim / 32];
+  int n_ = 0, next_ = 0, slice_ = 0, left_ = 0;
+};
 
 template <class P>
 struct BlockFlash {
@@ -51,20 +66,26 @@ struct BlockFlash {
   };
   static constexpr std::size_t kScoreBytes = 2 * kBlockFloats * 4;  // F block of 64 keys
   static constexpr std::size_t kWeightBytes = 2 * kXStep;           // X block of 64 keys
+  static constexpr int kKeysBetween = 8;  // of a softmax, between slices of products
 
   static std::size_t scratch_bytes(int k_dim, int v_dim) {
     const Shape shape(k_dim, v_dim);
-    return kScoreBytes + kWeightBytes + shape.k_bytes + shape.v_bytes +
+    return 2 * (kScoreBytes + kWeightBytes) + shape.k_bytes + shape.v_bytes +
            kMaxAttentionUnits * shape.unit_bytes;
   }
 
-  static void run(const AttentionBlock& a) { BlockFlash(a).all_pages(); }
+  static void run(const AttentionBlock& a) {
+    BlockFlash flash(a);
+    flash.all_pages();
+  }
 
  private:
   explicit BlockFlash(const AttentionBlock& call) : a(call), shape(call.k_dim, call.v_dim) {
     std::uint8_t* p = static_cast<std::uint8_t*>(a.scratch);
-    scores = reinterpret_cast<float*>(p), p += kScoreBytes;
-    weights = p, p += kWeightBytes;
+    for (int i = 0; i < 2; ++i) {
+      scores[i] = reinterpret_cast<float*>(p), p += kScoreBytes;
+      weights[i] = p, p += kWeightBytes;
+    }
     k_panel = p, p += shape.k_bytes;
     v_panel = p, p += shape.v_bytes;
     units = p;
@@ -101,17 +122,57 @@ struct BlockFlash {
     return position + 1 - static_cast<int>(a.window);
   }
 
-  void all_pages() const {
+  void all_pages() {
     for (int page = first_seen(a.first_position) / kPageKeys; page <= last / kPageKeys; ++page) {
       convert(page);
-      for (int b = 0; b < a.blocks; ++b) {
-        if (block_first(b) > last || page > block_last(b) / kPageKeys) continue;
-        if (page < first_seen(block_first(b)) / kPageKeys) continue;
-        for (int h = 0; h < a.heads; ++h) visit(unit(b, h), page, b);
-      }
+      visit(page);
     }
     for (int b = 0; b < a.blocks; ++b) {
       for (int h = 0; h < a.heads; ++h) finish(unit(b, h), b, h);
+    }
+  }
+
+  bool sees(int block, int page) const {
+    return block_first(block) <= last && page <= block_last(block) / kPageKeys &&
+           page >= first_seen(block_first(block)) / kPageKeys;
+  }
+
+  // One page for all units that see it. While vectors compute the softmax of a unit, tiles multiply
+  // the weights of the unit before it with V and the queries of the one after it with K.
+  void visit(int page) {
+    int blocks_of[kMaxAttentionUnits], n = 0;
+    Unit list[kMaxAttentionUnits];
+    for (int b = 0; b < a.blocks; ++b) {
+      if (!sees(b, page)) continue;
+      for (int h = 0; h < a.heads; ++h) blocks_of[n] = b, list[n++] = unit(b, h);
+    }
+    if (n == 0) return;
+    products.clear();
+    add_scores(list[0], 0);
+    products.run(products.left());
+    for (int i = 0; i < n; ++i) {
+      products.clear();
+      if (i > 0) add_values(list[i - 1], (i - 1) % 2);
+      if (i + 1 < n) add_scores(list[i + 1], (i + 1) % 2);
+      weigh(list[i], page, blocks_of[i], i % 2);
+      products.run(products.left());
+    }
+    products.clear();
+    add_values(list[n - 1], (n - 1) % 2);
+    products.run(products.left());
+  }
+
+  void add_scores(const Unit& u, int buffer) {
+    const std::size_t panel_bytes = static_cast<std::size_t>(shape.k_steps) * P::kStepBytes;
+    for (int i = 0; i < 2; ++i) {
+      products.add(k_panel + i * panel_bytes, u.q, shape.k_steps, scores[buffer] + i * kBlockFloats,
+                   true);
+    }
+  }
+  void add_values(const Unit& u, int buffer) {
+    for (int i = 0; i < shape.v_panels; ++i) {
+      products.add(v_panel + 2 * i * P::kStepBytes, weights[buffer], 2, u.o + i * kBlockFloats,
+                   false);
     }
   }
 
@@ -119,7 +180,7 @@ struct BlockFlash {
   void convert(int page) const {
     const std::size_t element = a.f32_cache ? 4 : 2;
     const std::byte* k = a.pool + a.pages[page] * a.page_bytes + a.head_offset;
-    const std::byte* v = k + element * kPageKeys * a.k_dim;
+    const std::byte* v_rows = k + element * kPageKeys * a.k_dim;
     const int filled = last + 1 - page * kPageKeys;
     for (int key = 0; key < kPageKeys; ++key) {
       std::uint8_t* panel =
@@ -132,16 +193,21 @@ struct BlockFlash {
     }
     for (int base = 0; base < 32 * shape.v_panels; base += 16) {
       for (int half = 0; half < 2; ++half) {
-        V::F low[16], high[16];  // [key][feature], then [feature][key]
+        alignas(64) float pairs[16][16];
+        V::F v[16];  // [pair of keys][feature], then [feature][pair of keys]
         for (int i = 0; i < 16; ++i) {
-          const int key = 32 * half + i;
-          const std::byte* row = v + element * key * a.v_dim;
-          low[i] = cache_values(row, base, a.v_dim, key < filled);
-          high[i] = cache_values(row + 16 * element * a.v_dim, base, a.v_dim, key + 16 < filled);
+          const int key = 32 * half + 2 * i;
+          const std::byte* row = v_rows + element * key * a.v_dim;
+          store_bf16_pairs(pairs[i], cache_values(row, base, a.v_dim, key < filled),
+                           cache_values(row + element * a.v_dim, base, a.v_dim, key + 1 < filled));
         }
-        transpose16(low), transpose16(high);
+        for (int i = 0; i < 16; ++i) v[i] = V::load(pairs[i]);
+        transpose16(v);
         std::uint8_t* panel = v_panel + (base / 32 * 2 + half) * P::kStepBytes;
-        for (int i = 0; i < 16; ++i) P::pack(panel, base % 32 + i, low[i], high[i]);
+        for (int i = 0; i < 16; ++i) {
+          P::place(panel, base % 32 + i,
+                   [&](void* target) { V::store(static_cast<float*>(target), v[i]); });
+        }
       }
     }
   }
@@ -157,37 +223,31 @@ struct BlockFlash {
                        : V::load_f16_partial(row + 2 * at, count);
   }
 
-  // One page of keys for one unit.
-  void visit(const Unit& u, int page, int block) const {
-    const std::size_t panel_bytes = static_cast<std::size_t>(shape.k_steps) * P::kStepBytes;
-    for (int i = 0; i < 2; ++i) {
-      P::template multiply<Stream::panel>(k_panel + i * panel_bytes, u.q, shape.k_steps,
-                                          scores + i * kBlockFloats, true);
-    }
+  // Scores of a page -> weights of its keys.
+  void weigh(const Unit& u, int page, int block, int buffer) {
     const int start = page * kPageKeys;
     const bool masked =
         start + kPageKeys - 1 > block_first(block) || start < first_seen(block_last(block));
+    constexpr int kTimes = 2 * kPageKeys / kKeysBetween;
+    slices_between = (products.left() + kTimes - 1) / kTimes;
     for (int half = 0; half < 2; ++half) {
-      if (a.softcap > 0.0F) cap(half);
-      if (masked) mask(start, block, half);
-      softmax(u, half);
-    }
-    for (int i = 0; i < shape.v_panels; ++i) {
-      P::template multiply<Stream::panel>(v_panel + 2 * i * P::kStepBytes, weights, 2,
-                                          u.o + i * kBlockFloats, false);
+      float* s = scores[buffer] + 16 * half;
+      if (a.softcap > 0.0F) cap(s);
+      if (masked) mask(s, start, block, half);
+      softmax(u, s, weights[buffer], half);
     }
   }
 
   // score = softcap * tanh(score * scale / softcap)
-  void cap(int half) const {
+  void cap(float* scores_of_half) const {
     const V::F inner = V::splat(a.scale / a.softcap), outer = V::splat(a.softcap);
     for (int key = 0; key < kPageKeys; ++key) {
-      float* s = scores + 32 * key + 16 * half;
+      float* s = scores_of_half + 32 * key;
       V::store(s, V::mul(outer, tanh(V::mul(V::load(s), inner))));
     }
   }
 
-  void mask(int start, int block, int half) const {
+  void mask(float* scores_of_half, int start, int block, int half) const {
     alignas(64) float newest[16], oldest[16];  // of the keys that a query sees, from `start`
     for (int i = 0; i < 16; ++i) {
       const int own = block_first(block) + 16 * half + i;
@@ -198,7 +258,7 @@ struct BlockFlash {
     const V::F hidden = V::splat(-__builtin_inff());
     const V::F to = V::load(newest), from = V::load(oldest);
     for (int key = 0; key < kPageKeys; ++key) {
-      float* s = scores + 32 * key + 16 * half;
+      float* s = scores_of_half + 32 * key;
       const V::F at = V::splat(static_cast<float>(key));
       const V::F seen = V::select_lt(to, at, hidden, V::load(s));
       V::store(s, V::select_lt(at, from, hidden, seen));
@@ -206,8 +266,7 @@ struct BlockFlash {
   }
 
   // 16 queries: raises m, rescales l and o, and writes the page's weights as X.
-  void softmax(const Unit& u, int half) const {
-    const float* s = scores + 16 * half;
+  void softmax(const Unit& u, const float* s, std::uint8_t* x, int half) {
     const float log2e = 1.44269504F;
     const V::F unit = V::splat(a.softcap > 0.0F ? log2e : a.scale * log2e);
     V::F top[4] = {V::load(s), V::load(s + 32), V::load(s + 64), V::load(s + 96)};
@@ -219,15 +278,19 @@ struct BlockFlash {
     const V::F now = V::max(before, V::mul(page_top, unit));
     const V::F down = V::neg(now);
     V::F sum[2] = {V::zero(), V::zero()};
-    for (int key = 0; key < kPageKeys; key += 2) {
-      V::F p[2];
-      for (int i = 0; i < 2; ++i) {
-        p[i] = exp2_negative(V::fma(V::load(s + 32 * (key + i)), unit, down));
-        sum[i] = V::add(sum[i], p[i]);
+    for (int first = 0; first < kPageKeys; first += kKeysBetween) {
+#pragma GCC unroll 4
+      for (int key = first; key < first + kKeysBetween; key += 2) {
+        V::F p[2];
+        for (int i = 0; i < 2; ++i) {
+          p[i] = exp2_b16(V::fma(V::load(s + 32 * (key + i)), unit, down));
+          sum[i] = V::add(sum[i], p[i]);
+        }
+        store_x_pair(x, key, half, p[0], p[1]);
       }
-      store_x_pair(weights, key, half, p[0], p[1]);
+      products.run(slices_between);
     }
-    const V::F shrink = exp2_negative(V::sub(before, now));
+    const V::F shrink = exp2_b16(V::sub(before, now));
     const V::F l = V::fma(V::load(u.l + 16 * half), shrink, V::add(sum[0], sum[1]));
     V::store(u.l + 16 * half, l);
     V::store(u.m + 16 * half, now);
@@ -264,11 +327,13 @@ struct BlockFlash {
 
   const AttentionBlock& a;
   const Shape shape;
-  float* scores;                    // F block of 64 keys
-  std::uint8_t* weights;            // X block of 64 keys
+  float* scores[2];                 // F block of 64 keys
+  std::uint8_t* weights[2];         // X block of 64 keys
   std::uint8_t *k_panel, *v_panel;  // [2][k_steps], [v_panels][2] panel steps
   std::uint8_t* units;
   int last;  // position of the last valid query
+  SlicedProducts<P> products;
+  int slices_between = 0;
 };
 
 }  // namespace

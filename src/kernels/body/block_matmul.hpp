@@ -1,216 +1,143 @@
-// Prefill matmul (class b16). The rows of a task are unpacked once into bf16 panels; then, for
-// groups of token blocks and parts of K, products of 32 x 32 are summed in f32. K runs in file
-// order for every output, so the bits depend neither on the split into tasks nor on the number of
-// tokens.
+// Prefill matmul (class b16): weights are unpacked into bf16 panels, products of 32 lines x 32
+// tokens are summed in f32. K runs in file order for every output, so the bits depend neither on
+// the split into tasks nor on the number of tokens.
+//
+// Caches: a product needs 4 KiB of operands for each k step; one of the two comes from L2, and what
+// L2 delivers bounds the product. So a panel is made in L1, in the place of the one before it, and
+// the token blocks stream past it. Where the tokens do not fit into L2, several panels are made at
+// once and stream past a part of a token block, so that those are read less often.
 #pragma once
 
 #include "kernels/block_kernels.hpp"
-#include "kernels/body/block_layout.hpp"
+#include "kernels/body/block_epilogue.hpp"
+#include "kernels/body/block_panels.hpp"
 #include "kernels/body/block_product.hpp"
-#include "kernels/body/block_unpack.hpp"
-#include "kernels/body/math.hpp"
 
 namespace orrery::kernels {
 namespace {
 
-inline int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
-}
-
-template <ActivationKind kKind>
-ORRERY_INLINE V::F activated(V::F x) {
-  if constexpr (kKind == ActivationKind::silu) return silu(x);
-  if constexpr (kKind == ActivationKind::gelu_tanh) return gelu_tanh(x);
-  if constexpr (kKind == ActivationKind::gelu_erf) return gelu_erf(x);
-  return x;
-}
-
-// Epilogue of 32 rows x 32 tokens: c (and c_up for glu) -> the outputs of token block `block`.
-struct Epilogue {
-  const MatmulBlocks& a;
-
-  // `first`: the first row of the 32 within the task.
-  void run(const float* c, const float* c_up, int first, int block) const {
-    if (a.bias == nullptr && a.activation == ActivationKind::none && c_up == nullptr &&
-        a.scale == 1.0F) {
-      return store_rows(first, block, [c](int at, int) { return V::load(c + at); });
-    }
-    switch (a.activation) {
-      case ActivationKind::none:
-        return run_as<ActivationKind::none>(c, c_up, first, block);
-      case ActivationKind::silu:
-        return run_as<ActivationKind::silu>(c, c_up, first, block);
-      case ActivationKind::gelu_tanh:
-        return run_as<ActivationKind::gelu_tanh>(c, c_up, first, block);
-      case ActivationKind::gelu_erf:
-        return run_as<ActivationKind::gelu_erf>(c, c_up, first, block);
-    }
-  }
-
- private:
-  template <ActivationKind kKind>
-  void run_as(const float* c, const float* c_up, int first, int block) const {
-    const V::F scale = V::splat(a.scale);
-    const auto biased = [&](const float* sums, const float* bias, int at, int row) {
-      const V::F y = V::load(sums + at);
-      return bias == nullptr ? y : V::add(y, V::splat(bias[row]));
-    };
-    if (c_up == nullptr) {
-      return store_rows(first, block, [&](int at, int row) {
-        return V::mul(activated<kKind>(biased(c, a.bias, at, row)), scale);
-      });
-    }
-    store_rows(first, block, [&](int at, int row) {
-      const V::F gate = activated<kKind>(biased(c, a.bias, at, row));
-      return V::mul(V::mul(gate, biased(c_up, a.bias_up, at, row)), scale);
-    });
-  }
-
-  // value(at, row): 16 tokens of row `row` of the task, at offset `at` of c. Rows that do not exist
-  // are not stored; as the padding of X they are zero.
-  template <class Value>
-  void store_rows(int first, int block, Value value) const {
-    const int rows = a.n - first < 32 ? a.n - first : 32;
-    const std::size_t feature = static_cast<std::size_t>(a.row + first);
-    const std::size_t base = (static_cast<std::size_t>(block) * a.features + feature) * 32;
-    const std::size_t step =
-        static_cast<std::size_t>(block) * ceil_div(a.features, 32) + feature / 32;
-    const float* residual = a.residual == nullptr ? nullptr : a.residual + base;
-    float* out_f = a.out_f == nullptr ? nullptr : a.out_f + base;
-    std::uint8_t* out_x =
-        a.out_x == nullptr ? nullptr : static_cast<std::uint8_t*>(a.out_x) + kXStep * step;
-    for (int r = 0; r < 32; r += 2) {
-      for (int half = 0; half < 2; ++half) {
-        const auto one = [&](int i) {
-          const int at = 32 * (r + i) + 16 * half;
-          V::F y = value(at, first + r + i);
-          if (residual != nullptr) y = V::add(y, V::load(residual + at));
-          if (out_f != nullptr) V::store(out_f + at, y);
-          return y;
-        };
-        const V::F even = r < rows ? one(0) : V::zero();
-        const V::F odd = r + 1 < rows ? one(1) : V::zero();
-        if (out_x != nullptr) store_x_pair(out_x, r, half, even, odd);
-      }
-    }
-  }
-};
-
-// P: TileProduct or VectorProduct; kTask: the most weight rows of a task.
-template <class P, int kTask>
+// P: TileProduct or VectorProduct.
+template <class P>
 struct BlockMatmul {
-  static constexpr int kGroup = 16;       // token blocks whose partial sums are kept
-  static constexpr int kWholeSteps = 20;  // up to this many k steps are one part
+  static constexpr int kGroup = 16;              // token blocks of one pass
+  static constexpr int kWholeSteps = 20;         // up to this many k steps are one part
+  static constexpr std::size_t kNear = 1 << 20;  // bytes of activations that stay in L2
 
-  static std::size_t scratch_bytes(int k, bool glu) {
-    const std::size_t panels = static_cast<std::size_t>(kTask / 32) * (glu ? 2 : 1);
-    const std::size_t sums = kGroup * kBlockFloats * sizeof(float);
-    return panels * (static_cast<std::size_t>(part_steps(ceil_div(k, 32))) * P::kStepBytes + sums);
+  static std::size_t scratch_bytes(int k, bool) {
+    const Parts parts(ceil_div(k, 32));
+    return panels_bytes(parts) + sums_blocks(parts) * kBlockFloats * sizeof(float);
   }
 
   template <class W>
   static void run(const MatmulBlocks& a) {
-    multiply_all(a, unpack_panel<W>);
+    multiply_all(a, Panels<P>::template unpack<W>);
   }
 
  private:
-  // 32 rows at `w`, k steps [first, first + count) -> a panel.
-  using Unpack = void (*)(const Byte* w, std::size_t stride, int rows, int k, int first, int count,
-                          std::uint8_t* panel);
+  // Equal parts of K that keep an operand in L1; whole blocks of every type (8 steps).
+  struct Parts {
+    int n, most;
+    explicit Parts(int steps) : n(1), most(steps) {
+      if (steps <= kWholeSteps) return;
+      n = ceil_div(steps, P::kPartSteps);
+      most = ceil_div(ceil_div(steps, n), 8) * 8;
+      n = ceil_div(steps, most);
+    }
+  };
+  static std::size_t panels_bytes(const Parts& parts) {
+    const int panels = parts.n == 1 ? 1 : P::kFarPanels;
+    return static_cast<std::size_t>(panels) * parts.most * P::kStepBytes;
+  }
+  static std::size_t sums_blocks(const Parts& parts) {
+    return parts.n == 1 ? 2 : static_cast<std::size_t>(kGroup) * P::kFarPanels;
+  }
 
-  // Parts of K that keep a panel in L1; whole blocks of every type (8 steps).
-  static int part_steps(int steps) { return steps <= kWholeSteps ? steps : P::kPartSteps; }
+  [[gnu::noinline]] static void multiply_all(const MatmulBlocks& a,
+                                             typename Panels<P>::Unpack unpack) {
+    for (int first = 0; first < ceil_div(a.m, 32); first += kGroup) {
+      const int left = ceil_div(a.m, 32) - first;
+      Pass(a, unpack, first, left < kGroup ? left : kGroup).run();
+    }
+  }
 
-  // Rows that are missing become zero, and so do k beyond the row's end.
-  template <class W>
-  static void unpack_panel(const Byte* w, std::size_t stride, int rows, int k, int first, int count,
-                           std::uint8_t* panel) {
-    const int whole = k / 32 < first + count ? k / 32 : first + count;
-    const Byte* block = w + static_cast<std::size_t>(first / W::kSteps) * W::kBytes;
-    for (int row = 0; row < rows; ++row, block += stride) {
-      const Byte* source = block;
-      std::uint8_t* target = panel;
-      for (int step = first; step < whole; step += W::kSteps, source += W::kBytes) {
-        const typename W::Shared shared = W::open(source);
-#pragma GCC unroll 8
-        for (int j = 0; j < W::kSteps; ++j, target += P::kStepBytes) {
-          const Weights values = W::unpack(source, shared, j);
-          P::pack(target, row, values.low, values.high);
+  // Some token blocks times all rows of the task.
+  class Pass {
+   public:
+    Pass(const MatmulBlocks& call, typename Panels<P>::Unpack function, int first, int n)
+        : a(call),
+          unpack(function),
+          parts(ceil_div(call.k, 32)),
+          first_block(first),
+          blocks(n),
+          epilogue(call) {
+      const std::size_t x_bytes = static_cast<std::size_t>(blocks) * steps * kXStep;
+      const bool near = parts.n == 1 || x_bytes <= kNear;
+      most_panels = near ? 1 : P::kFarPanels;
+    }
+
+    void run() {
+      const int rows = most_panels * panel_rows(a);
+      for (int row = 0; row < a.n; row += rows) {
+        panels = ceil_div(a.n - row < rows ? a.n - row : rows, panel_rows(a));
+        for (int step = 0; step < steps; step += parts.most) {
+          run_part({row, step, steps - step < parts.most ? steps - step : parts.most});
         }
       }
-      if constexpr (W::kElement != 0) {
-        if (whole == first + count) continue;
-        Byte tail[W::kBytes] = {};
-        __builtin_memcpy(tail, source, W::kElement * (k % 32));
-        const Weights values = W::unpack(tail, {}, 0);
-        P::pack(target, row, values.low, values.high);
-      }
+      epilogue.finish();
     }
-    for (int row = rows; row < 32; ++row) {
-      for (int step = 0; step < count; ++step) {
-        P::pack(panel + P::kStepBytes * step, row, V::zero(), V::zero());
-      }
-    }
-  }
 
-  // The panels of a part: for glu, gate and up of the same rows side by side.
-  static void unpack_part(const MatmulBlocks& a, Unpack unpack, int step, int count,
-                          std::uint8_t* panel) {
-    for (int first = 0; first < a.n; first += 32) {
-      const int rows = a.n - first < 32 ? a.n - first : 32;
-      const void* weights[2] = {a.w, a.w_up};
-      for (int i = 0; i < (a.w_up != nullptr ? 2 : 1); ++i) {
-        const Byte* source = static_cast<const Byte*>(weights[i]) + first * a.w_stride;
-        unpack(source, a.w_stride, rows, a.k, step, count, panel);
-        panel += static_cast<std::size_t>(count) * P::kStepBytes;
-      }
+   private:
+    std::uint8_t* panel(int p, int count) const {
+      return static_cast<std::uint8_t*>(a.scratch) +
+             static_cast<std::size_t>(p) * count * P::kStepBytes;
     }
-  }
 
-  [[gnu::noinline]] static void multiply_all(const MatmulBlocks& a, Unpack unpack) {
-    const int steps = ceil_div(a.k, 32), blocks = ceil_div(a.m, 32), part = part_steps(steps);
-    const int panels = ceil_div(a.n, 32) * (a.w_up != nullptr ? 2 : 1);
-    std::uint8_t* panel = static_cast<std::uint8_t*>(a.scratch);
-    float* sums =
-        reinterpret_cast<float*>(panel + static_cast<std::size_t>(panels) * part * P::kStepBytes);
-    for (int group = 0; group < blocks; group += kGroup) {
-      const int end = blocks - group < kGroup ? blocks : group + kGroup;
-      for (int step = 0; step < steps; step += part) {
-        const int count = steps - step < part ? steps - step : part;
-        if (group == 0 || part < steps) unpack_part(a, unpack, step, count, panel);
-        for (int block = group; block < end; ++block) {
-          // One part: the sums of a block are used at once and stay in L1.
-          float* c = part == steps ? sums : sums + (block - group) * panels * kBlockFloats;
-          if (panels == 1) {
-            multiply<Stream::x>(a, panel, panels, c, block, step, count);
-          } else {
-            multiply<Stream::panel>(a, panel, panels, c, block, step, count);
-          }
+    void run_part(const PanelPart& now) {
+      for (int p = 0; p < panels; ++p) {
+        unpack(a, {now.row + p * panel_rows(a), now.step, now.count}, panel(p, now.count));
+      }
+      for (int block = 0; block < blocks; ++block) {
+        if (panels == 1) {
+          multiply<Stream::x>(now, 0, block);
+        } else {
+          for (int p = 0; p < panels; ++p) multiply<Stream::panel>(now, p, block);
         }
       }
     }
-  }
 
-  // All panels of a part with one token block. A single panel stays in L1 and X is streamed;
-  // several ones are streamed beside a part of X that stays.
-  template <Stream kStream>
-  static void multiply(const MatmulBlocks& a, const std::uint8_t* panel, int panels, float* c,
-                       int block, int step, int count) {
+    template <Stream kStream>
+    void multiply(const PanelPart& now, int p, int block) {
+      const std::uint8_t* x =
+          static_cast<const std::uint8_t*>(a.x) +
+          (static_cast<std::size_t>(first_block + block) * steps + now.step) * kXStep;
+      const std::uint8_t* next_x = x + static_cast<std::size_t>(steps) * kXStep;
+      const bool fetch = p == 0 && block + 1 < blocks;
+      float* c = sums(parts.n == 1 ? next_sums++ % 2 : block * panels + p);
+      const int units = ceil_div(epilogue.left(), now.count);
+      P::template multiply<kStream>(
+          panel(p, now.count), x, now.count, c, now.step == 0, [&](int) { epilogue.run(units); },
+          fetch ? next_x : nullptr);
+      epilogue.finish();
+      if (now.step + now.count < steps) return;
+      epilogue.start(c, now.row + p * panel_rows(a), first_block + block);
+      if (parts.n > 1 && blocks * panels == 1)
+        epilogue.finish();  // or the next product has its sums
+    }
+
+    float* sums(int i) const {
+      std::uint8_t* memory = static_cast<std::uint8_t*>(a.scratch) + panels_bytes(parts);
+      return reinterpret_cast<float*>(memory) + static_cast<std::size_t>(i) * kBlockFloats;
+    }
+
+    const MatmulBlocks& a;
+    const typename Panels<P>::Unpack unpack;
+    const Parts parts;
+    const int first_block, blocks;
     const int steps = ceil_div(a.k, 32);
-    const std::uint8_t* x = static_cast<const std::uint8_t*>(a.x) +
-                            (static_cast<std::size_t>(block) * steps + step) * kXStep;
-    const Epilogue epilogue{a};
-    const bool glu = a.w_up != nullptr, last = step + count == steps;
-    for (int p = 0; p < panels; ++p, c += kBlockFloats) {
-      // The same part of the next token block comes from L3 otherwise.
-      const std::size_t ahead = p == 0 ? static_cast<std::size_t>(steps) * kXStep : 0;
-      P::template multiply<kStream>(panel, x, count, c, step == 0, ahead);
-      panel += static_cast<std::size_t>(count) * P::kStepBytes;
-      if (!last) continue;
-      if (!glu) epilogue.run(c, nullptr, p * 32, block);
-      if (glu && p % 2 == 1) epilogue.run(c - kBlockFloats, c, p / 2 * 32, block);
-    }
-  }
+    Epilogue epilogue;
+    int most_panels = 1, panels = 1;
+    int next_sums = 0;
+  };
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/isa/widen.hpp"
+#include "kernels/body/block_unpack.hpp"
 
 namespace orrery::kernels {
 namespace {
@@ -15,8 +15,12 @@ constexpr int kXStep = 2048;           // bytes of an X block per 32 features
 // Which operand is read once and should not evict the other from L1.
 enum class Stream : std::uint8_t { x, panel };
 
+struct NothingBetween {
+  void operator()(int) const {}
+};
+
 ORRERY_INLINE void prefetch_step(const std::uint8_t* x) {
-  for (int i = 0; i < kXStep; i += 64) __builtin_prefetch(x + i, 0, 2);
+  for (int i = 0; i < kXStep; i += 64) __builtin_prefetch(x + i, 0, 3);
 }
 
 // Panel: bf16 [step][2 halves][32 / T::kDepth][16 rows][T::kDepth].
@@ -24,51 +28,103 @@ template <class T>
 struct TileProduct {
   static constexpr int kStepBytes = 2048;  // of a panel, per 32 k
   static constexpr int kPartSteps = 16;    // k steps of a part: 32 KiB of a panel
+  static constexpr int kFarPanels = 4;     // made at once, where X does not stay in L2
 
   // 32 k of a row of the panel.
   static void pack(std::uint8_t* step, int row, V::F low, V::F high) {
+    place(step, row, [&](void* target) { store_bf16_row(target, low, high); });
+  }
+  template <class W>
+  static void pack_weights(std::uint8_t* step, int row, const std::uint8_t* block,
+                           const typename W::Shared& shared, int j) {
+    place(step, row, [&](void* target) { store_weights<W>(target, block, shared, j); });
+  }
+
+  // store(target) writes 64 bytes.
+  template <class Store>
+  ORRERY_INLINE void place(std::uint8_t* step, int row, Store store) {
     constexpr int kBytes = 2 * T::kDepth;  // of a row in an A operand
     std::uint8_t* target = step + 1024 * (row / 16) + kBytes * (row % 16);
     if constexpr (T::kDepth == 32) {
-      store_bf16_row(target, low, high);
+      store(target);
     } else {
       std::uint8_t values[64];
-      store_bf16_row(values, low, high);
+      store(values);
       for (int d = 0; d < 32 / T::kDepth; ++d) {
         __builtin_memcpy(target + 16 * kBytes * d, values + kBytes * d, kBytes);
       }
     }
   }
 
-  template <Stream kStream>
+  // between(s) is called after each k step s: vectors can work while the tiles do.
+  template <Stream kStream, class Between = NothingBetween>
   static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
-                       bool first, std::size_t ahead = 0) {
+                       bool first, Between between = {}, const std::uint8_t* = nullptr) {
     T t;
+    begin(t, c, first);
+    for (int s = 0; s < steps; ++s) {
+      step<kStream>(t, panel + kStepBytes * s, x + kXStep * s);
+      between(s);
+    }
+    end(t, c);
+  }
+
+  // A product in slices, for what has better things to do meanwhile: a beginning, each k step, an
+  // end.
+  class Slices {
+   public:
+    static int count(int steps) { return steps + 2; }
+    void run(int slice, const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
+             bool first) {
+      if (slice == 0) return begin(t_, c, first);
+      if (slice > steps) return end(t_, c);
+      step<Stream::panel>(t_, panel + kStepBytes * (slice - 1), x + kXStep * (slice - 1));
+    }
+
+   private:
+    T t_;
+  };
+
+ private:
+  ORRERY_INLINE void begin(T& t, const float* c, bool first) {
     if (first) {
       t.template zero<0>(), t.template zero<1>(), t.template zero<2>(), t.template zero<3>();
     } else {
       t.template load<0>(c, 32), t.template load<1>(c + 16, 32);
       t.template load<2>(c + 512, 32), t.template load<3>(c + 528, 32);
     }
+  }
+  ORRERY_INLINE void end(T& t, float* c) {
+    t.template store<0>(c, 32), t.template store<1>(c + 16, 32);
+    t.template store<2>(c + 512, 32), t.template store<3>(c + 528, 32);
+  }
+
+  // An operand that streams is used twice in a row, so that its register is free early.
+  template <Stream kStream>
+  ORRERY_INLINE void step(T& t, const std::uint8_t* panel, const std::uint8_t* x) {
     constexpr int kOperand = 32 * T::kDepth;  // bytes of an A or B operand
-    constexpr bool kStreamA = kStream == Stream::panel, kStreamB = kStream == Stream::x;
-    for (int s = 0; s < steps; ++s) {
-      if (ahead != 0) prefetch_step(x + kXStep * s + ahead);
-      for (int d = 0; d < 32 / T::kDepth; ++d) {
-        const std::uint8_t* a = panel + kStepBytes * s + kOperand * d;
-        const std::uint8_t* b = x + kXStep * s + kOperand * d;
-        t.template load_a<0, kStreamA>(a);
-        t.template load_b<0, kStreamB>(b);
+    for (int d = 0; d < 32 / T::kDepth; ++d) {
+      const std::uint8_t *a = panel + kOperand * d, *b = x + kOperand * d;
+      if constexpr (kStream == Stream::x) {
+        t.template load_b<0, true>(b);
+        t.template load_a<0, false>(a);
         t.template mac<0, 0, 0>();
-        t.template load_b<1, kStreamB>(b + 1024);
+        t.template load_a<1, false>(a + 1024);
+        t.template mac<2, 1, 0>();
+        t.template load_b<1, true>(b + 1024);
         t.template mac<1, 0, 1>();
-        t.template load_a<1, kStreamA>(a + 1024);
+        t.template mac<3, 1, 1>();
+      } else {
+        t.template load_a<0, true>(a);
+        t.template load_b<0, false>(b);
+        t.template mac<0, 0, 0>();
+        t.template load_b<1, false>(b + 1024);
+        t.template mac<1, 0, 1>();
+        t.template load_a<1, true>(a + 1024);
         t.template mac<2, 1, 0>();
         t.template mac<3, 1, 1>();
       }
     }
-    t.template store<0>(c, 32), t.template store<1>(c + 16, 32);
-    t.template store<2>(c + 512, 32), t.template store<3>(c + 528, 32);
   }
 };
 
@@ -80,31 +136,68 @@ struct VectorProduct {
   using Weight = typename L::Weight;
   static constexpr int kStepBytes = 1024 * static_cast<int>(sizeof(Weight));
   static constexpr int kPartSteps = 8;  // k steps of a part: 16 or 32 KiB of a panel
+  static constexpr int kFarPanels = 1;
 
   static void pack(std::uint8_t* step, int row, V::F low, V::F high) {
     L::store_row(reinterpret_cast<Weight*>(step) + 32 * row, low, high);
   }
+  template <class W>
+  static void pack_weights(std::uint8_t* step, int row, const std::uint8_t* block,
+                           const typename W::Shared& shared, int j) {
+    if constexpr (sizeof(Weight) == 2) {
+      store_weights<W>(reinterpret_cast<Weight*>(step) + 32 * row, block, shared, j);
+    } else {
+      const auto values = W::unpack(block, shared, j);
+      pack(step, row, values.low, values.high);
+    }
+  }
 
-  template <Stream kStream>
+  // store(target) writes a row as 64 bytes of bf16.
+  template <class Store>
+  ORRERY_INLINE void place(std::uint8_t* step, int row, Store store) {
+    Weight* target = reinterpret_cast<Weight*>(step) + 32 * row;
+    if constexpr (sizeof(Weight) == 2) {
+      store(target);
+    } else {
+      std::uint8_t values[64];
+      store(values);
+      V::store(target, V::load_bf16(values));
+      V::store(target + 16, V::load_bf16(values + 32));
+    }
+  }
+
+  // next_x: the operand of the next product, fetched meanwhile.
+  template <Stream kStream, class Between = NothingBetween>
   static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
-                       bool first, std::size_t ahead = 0) {
+                       bool first, Between = {}, const std::uint8_t* next_x = nullptr) {
     const Weight* w = reinterpret_cast<const Weight*>(panel);
     for (int row = 0; row < 32; row += L::kRows) {
       for (int token = 0; token < 32; token += L::kTokens * L::kRegs) {
         const std::uint8_t* source = x + 1024 * (token / 16) + 4 * (token % 16);
+        const bool once = row == 0 && token == 0;
         registers(w + 32 * row, source, steps, c + 32 * row + token, first,
-                  row + token == 0 ? ahead : 0);
+                  once ? next_x : nullptr);
       }
     }
   }
 
+  // Nothing is gained from slices here.
+  struct Slices {
+    static int count(int) { return 1; }
+    void run(int, const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
+             bool first) {
+      multiply<Stream::panel>(panel, x, steps, c, first);
+    }
+  };
+
+ private:
   // Registers that cross a group of 16 tokens continue 1024 bytes further in X.
   static constexpr int x_offset(int reg) {
     return L::kTokens * reg / 16 * 1024 + L::kTokens * reg % 16 * 4;
   }
 
   static void registers(const Weight* w, const std::uint8_t* x, int steps, float* c, bool first,
-                        std::size_t ahead) {
+                        const std::uint8_t* ahead) {
     constexpr int kRows = L::kRows, kRegs = L::kRegs;
     typename L::Acc acc[kRows][kRegs];
 #pragma GCC unroll 8
@@ -115,7 +208,7 @@ struct VectorProduct {
       }
     }
     for (int s = 0; s < steps; ++s, w += 1024, x += kXStep) {
-      if (ahead != 0) prefetch_step(x + ahead);
+      if (ahead != nullptr) prefetch_step(ahead + kXStep * s);
       for (int pair = 0; pair < 16; ++pair) {
         typename L::Pair p[kRegs];
         for (int i = 0; i < kRegs; ++i) p[i] = L::load_pair(x + 64 * pair + x_offset(i));

@@ -18,6 +18,22 @@ struct Weights {
   V::F low, high;
 };
 
+// A shorter way than unpack, for some types; see block_tables.hpp.
+template <class W>
+struct ShortStore {};
+
+// 32 weights of a step as bf16, 64 bytes.
+template <class W>
+ORRERY_INLINE void store_weights(void* target, const Byte* block, const typename W::Shared& shared,
+                                 int step) {
+  if constexpr (requires { ShortStore<W>::store(target, block, shared, step); }) {
+    ShortStore<W>::store(target, block, shared, step);
+  } else {
+    const Weights values = W::unpack(block, shared, step);
+    store_bf16_row(target, values.low, values.high);
+  }
+}
+
 // What the steps of a block share; nothing where a block is one step.
 struct Nothing {
   using Shared = Nothing;
@@ -77,7 +93,7 @@ struct WeightQ40 : Nothing {
   static constexpr DType kType = DType::q4_0;
   static constexpr int kSteps = 1, kBytes = 18, kElement = 0;
   static Weights unpack(const Byte* block, const Shared&, int) {
-    const V::F d = V::splat(half_at(block));
+    const V::F d = splat_half(block);
     const Lanes2 code = nibbles(block + 2);
     return {scaled(code.low, -8, d), scaled(code.high, -8, d)};
   }
@@ -87,7 +103,7 @@ struct WeightQ41 : Nothing {
   static constexpr DType kType = DType::q4_1;
   static constexpr int kSteps = 1, kBytes = 20, kElement = 0;
   static Weights unpack(const Byte* block, const Shared&, int) {
-    const V::F d = V::splat(half_at(block)), m = V::splat(half_at(block + 2));
+    const V::F d = splat_half(block), m = splat_half(block + 2);
     const Lanes2 code = nibbles(block + 4);
     return {scaled(code.low, d, m), scaled(code.high, d, m)};
   }
@@ -97,7 +113,7 @@ struct WeightQ50 : Nothing {
   static constexpr DType kType = DType::q5_0;
   static constexpr int kSteps = 1, kBytes = 22, kElement = 0;
   static Weights unpack(const Byte* block, const Shared&, int) {
-    const V::F d = V::splat(half_at(block));
+    const V::F d = splat_half(block);
     const Lanes2 code = five_bits(block + 6, block + 2);
     return {scaled(code.low, -16, d), scaled(code.high, -16, d)};
   }
@@ -107,7 +123,7 @@ struct WeightQ51 : Nothing {
   static constexpr DType kType = DType::q5_1;
   static constexpr int kSteps = 1, kBytes = 24, kElement = 0;
   static Weights unpack(const Byte* block, const Shared&, int) {
-    const V::F d = V::splat(half_at(block)), m = V::splat(half_at(block + 2));
+    const V::F d = splat_half(block), m = splat_half(block + 2);
     const Lanes2 code = five_bits(block + 8, block + 4);
     return {scaled(code.low, d, m), scaled(code.high, d, m)};
   }
@@ -117,7 +133,7 @@ struct WeightQ80 : Nothing {
   static constexpr DType kType = DType::q8_0;
   static constexpr int kSteps = 1, kBytes = 34, kElement = 0;
   static Weights unpack(const Byte* block, const Shared&, int) {
-    const V::F d = V::splat(half_at(block));
+    const V::F d = splat_half(block);
     return {V::mul(d, V::to_float(widen_i8(block + 2))),
             V::mul(d, V::to_float(widen_i8(block + 18)))};
   }

@@ -174,6 +174,24 @@ ORRERY_INLINE float half_at(const std::uint8_t* p) {
 
 #endif
 
+// The half at p in all lanes.
+ORRERY_INLINE V::F splat_half(const std::uint8_t* p) {
+#if defined(ORRERY_VEC_AVX512)
+  return _mm512_cvtph_ps(_mm256_set1_epi16(static_cast<short>(load_u16(p))));
+#else
+  return V::splat(half_at(p));
+#endif
+}
+// 1 / x for 1 <= x < 2^126, to some units in the last place.
+ORRERY_INLINE V::F reciprocal(V::F x) {
+#if defined(ORRERY_VEC_AVX512)
+  const V::F y = _mm512_rcp14_ps(x);  // and one Newton step
+  return V::fma(y, V::fnma(x, y, V::splat(1.0F)), y);
+#else
+  return V::div(V::splat(1.0F), x);
+#endif
+}
+
 // 32 floats to bf16, in order: 64 bytes.
 ORRERY_INLINE void store_bf16_row(void* p, V::F low, V::F high) {
 #if defined(__AVX512BF16__)
@@ -187,10 +205,11 @@ ORRERY_INLINE void store_bf16_row(void* p, V::F low, V::F high) {
 // 16 pairs of bf16: even[0], odd[0], even[1], odd[1], ...
 ORRERY_INLINE void store_bf16_pairs(void* p, V::F even, V::F odd) {
 #if defined(__AVX512BF16__)
-  const __m256i first = (__m256i)_mm512_cvtneps_pbh(even);
-  const __m256i second = (__m256i)_mm512_cvtneps_pbh(odd);
-  const __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16);
-  _mm512_storeu_si512(p, _mm512_or_si512(_mm512_cvtepu16_epi32(first), wide));
+  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
+  alignas(64) static constexpr std::uint16_t kOrder[32] = {
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  _mm512_storeu_si512(p, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both));
 #else
   V::store_bf16_pairs(p, even, odd);
 #endif
@@ -240,6 +259,96 @@ ORRERY_INLINE void transpose16(V::F* r) {
   }
 }
 
+#endif
+
+// Types whose weights are entries of a small table of bf16 values, made for each block: a store of
+// 32 weights is then one permutation.
+#if defined(ORRERY_VEC_AVX512)
+using Table = __m512i;  // up to 32 entries
+
+// The first two halves of n <= 16 blocks.
+ORRERY_INLINE void half_headers(const std::uint8_t* p, int stride, int n, float* first,
+                                float* second) {
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i at = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(stride));
+  const __m512i pairs = _mm512_mask_i32gather_epi32(
+      _mm512_setzero_si512(), static_cast<__mmask16>((1U << n) - 1U), at, p, 1);
+  _mm512_store_ps(first, V::f16_low({pairs}));
+  _mm512_store_ps(second, V::f16_high({pairs}));
+}
+
+ORRERY_INLINE Table table16(V::F entries) {
+#if defined(__AVX512BF16__)
+  return _mm512_castsi256_si512((__m256i)_mm512_cvtneps_pbh(entries));
+#else
+  const __m512i bits = _mm512_srli_epi32(V::as_int(V::round_bf16(entries)).v, 16);
+  return _mm512_castsi256_si512(_mm512_cvtepi32_epi16(bits));
+#endif
+}
+ORRERY_INLINE Table table32(V::F low, V::F high) {
+#if defined(__AVX512BF16__)
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+#else
+  const auto half = [](V::F entries) {
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(V::as_int(V::round_bf16(entries)).v, 16));
+  };
+  return _mm512_inserti64x4(_mm512_castsi256_si512(half(low)), half(high), 1);
+#endif
+}
+// Lower nibbles of 16 bytes, then the upper ones.
+ORRERY_INLINE __m512i nibble_words(const std::uint8_t* p) {
+  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m512i words = _mm512_cvtepu8_epi16(_mm256_broadcastsi128_si256(codes));
+  return _mm512_and_si512(_mm512_mask_srli_epi16(words, 0xFFFF0000U, words, 4),
+                          _mm512_set1_epi16(15));
+}
+ORRERY_INLINE void store_nibbles(void* target, Table table, const std::uint8_t* p) {
+  _mm512_storeu_si512(target, _mm512_permutexvar_epi16(nibble_words(p), table));
+}
+// The same with bit i of the 32 bits at `high` as bit 4 of code i.
+ORRERY_INLINE void store_five_bits(void* target, Table table, const std::uint8_t* p,
+                                   const std::uint8_t* high) {
+  const __m512i four = nibble_words(p);
+  const __m512i codes =
+      _mm512_mask_add_epi16(four, _cvtu32_mask32(load_u32(high)), four, _mm512_set1_epi16(16));
+  _mm512_storeu_si512(target, _mm512_permutexvar_epi16(codes, table));
+}
+// The lower or the upper nibbles of 32 bytes.
+ORRERY_INLINE void store_nibbles_of_32(void* target, Table table, const std::uint8_t* p,
+                                       int upper) {
+  const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m512i words = _mm512_cvtepu8_epi16(codes);
+  const __m512i index =
+      _mm512_and_si512(upper != 0 ? _mm512_srli_epi16(words, 4) : words, _mm512_set1_epi16(15));
+  _mm512_storeu_si512(target, _mm512_permutexvar_epi16(index, table));
+}
+// The same with bit `bit` of byte i at `high` as bit 4 of code i.
+ORRERY_INLINE void store_five_bits_of_32(void* target, Table table, const std::uint8_t* p,
+                                         int upper, const std::uint8_t* high, int bit) {
+  const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i fifth = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(high));
+  const __m512i words = _mm512_cvtepu8_epi16(codes);
+  const __m512i four =
+      _mm512_and_si512(upper != 0 ? _mm512_srli_epi16(words, 4) : words, _mm512_set1_epi16(15));
+  const __mmask32 set = _mm256_test_epi8_mask(fifth, _mm256_set1_epi8(static_cast<char>(1 << bit)));
+  const __m512i index = _mm512_mask_add_epi16(four, set, four, _mm512_set1_epi16(16));
+  _mm512_storeu_si512(target, _mm512_permutexvar_epi16(index, table));
+}
+// Codes of 6 bits, minus 32: lower or upper nibbles of 32 bytes, and bits 2 field and 2 field + 1
+// of the 32 bytes at `high`.
+ORRERY_INLINE Lanes2 centred_six_bits(const std::uint8_t* p, int upper, const std::uint8_t* high,
+                                      int field) {
+  const __m256i nibbles = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(high));
+  const __m256i four = upper != 0 ? _mm256_srli_epi16(nibbles, 4) : nibbles;
+  const __m256i two =
+      field < 2 ? _mm256_slli_epi16(pairs, 4 - 2 * field) : _mm256_srli_epi16(pairs, 2 * field - 4);
+  const __m256i codes = _mm256_or_si256(_mm256_and_si256(four, _mm256_set1_epi8(0x0F)),
+                                        _mm256_and_si256(two, _mm256_set1_epi8(0x30)));
+  const __m256i centred = _mm256_sub_epi8(codes, _mm256_set1_epi8(32));
+  return {widen_i8(_mm256_castsi256_si128(centred)),
+          widen_i8(_mm256_extracti128_si256(centred, 1))};
+}
 #endif
 
 }  // namespace
