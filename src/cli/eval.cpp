@@ -52,8 +52,10 @@ Status divergence(Options options) {
   if (options.open.context == 0) options.open.context = kDefaultContext;
   ORRERY_TRY(const auto model, open_model(options.model, options.open));
   const bool same = options.reference.empty();
+  OpenOptions exact = options.open;
+  exact.kv = {};  // --kv-type is what is compared
   ORRERY_TRY(const auto reference,
-             open_model(same ? options.model : options.reference, options.open,
+             open_model(same ? options.model : options.reference, exact,
                         same ? engine::Device::cpu_f32 : engine::Device::cpu));
   ORRERY_TRY(const engine::EvalText text, read_windows(options, *model));
   ORRERY_TRY(const auto session, engine::Session::open(model->executor()));

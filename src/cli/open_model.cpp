@@ -1,15 +1,52 @@
 #include "cli/open_model.hpp"
 
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "cli/app.hpp"
 #include "cli/model_arg.hpp"
 #include "cli/terminal.hpp"
 
 namespace orrery::cli {
+namespace {
+
+Result<DType> kv_type(std::string_view name) {
+  if (name == "f16") return DType::f16;
+  if (name == "bf16") return DType::bf16;
+  if (name == "f32") return DType::f32;
+  const bool planned = name == "q8_0" || name == "q4_0";
+  return fail(kUsageError,
+              fmt::format("\"{}\" is {}; the cache may be f32, f16 or bf16", printable(name),
+                          planned ? "not supported yet" : "no type of a cache"));
+}
+
+}  // namespace
+
+Result<KvTypes> parse_kv_types(const std::string& text) {
+  const std::size_t comma = text.find(',');
+  KvTypes types;
+  ORRERY_TRY(types.k, kv_type(std::string_view(text).substr(0, comma)));
+  types.v = types.k;
+  if (comma != std::string::npos) {
+    ORRERY_TRY(types.v, kv_type(std::string_view(text).substr(comma + 1)));
+  }
+  return types;
+}
 
 void add_open_options(CLI::App& command, OpenOptions& options) {
   command.add_option("-t,--threads", options.threads, "threads; 0 takes the physical cores")
       ->check(CLI::Range(0, 256));
   command.add_option("-c,--ctx", options.context, "context in tokens; 0 takes the model's own")
       ->check(CLI::Range(0, 1 << 24));
+  command.add_option_function<std::string>(
+      "--kv-type",
+      [&options](const std::string& text) {
+        const auto types = parse_kv_types(text);
+        if (!types) throw CLI::ValidationError("--kv-type", types.error().message);
+        options.kv = *types;
+      },
+      "types of cached keys and values, K,V or one for both: f32, f16 (default) or bf16");
   command.add_flag("--deterministic", options.deterministic,
                    "prefill with decode's number classes: slower, independent of chunking");
 }
@@ -24,6 +61,8 @@ Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
   model_options.isa = forced_isa();
   model_options.context = options.context;
   model_options.deterministic = options.deterministic;
+  model_options.k_type = options.kv.k;
+  model_options.v_type = options.kv.v;
   model_options.max_sequences = options.sequences;
   ORRERY_TRY(auto model, engine::Model::open(path, model_options, storage::system_io()));
   for (const std::string& warning : model->warnings()) print_note("warning: " + printable(warning));

@@ -8,17 +8,27 @@
 
 #include "base/result.hpp"
 #include "engine/model.hpp"
+#include "tensor/dtype.hpp"
 
 namespace orrery::cli {
+
+// Element types of the cache.
+struct KvTypes {
+  DType k = DType::f16, v = DType::f16;
+};
+
+// "K,V", or one name for both. The error is a sentence for who typed it.
+Result<KvTypes> parse_kv_types(const std::string& text);
 
 struct OpenOptions {
   int threads = 0;            // 0: physical cores
   std::uint32_t context = 0;  // 0: the training context, capped by memory
   std::uint32_t sequences = 1;
   bool deterministic = false;
+  KvTypes kv;
 };
 
-// --threads, --ctx, --deterministic.
+// --threads, --ctx, --kv-type, --deterministic.
 void add_open_options(CLI::App& command, OpenOptions& options);
 
 // Locates and opens; warnings of the files go to stderr.

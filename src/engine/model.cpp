@@ -174,12 +174,12 @@ Result<BoundPlan> Model::record(plan::Phase phase, plan::Capacity capacity,
                                 std::uint32_t context) const {
   const bool is_f32 = options_.device == Device::cpu_f32;  // decode's classes, then widened
   BoundPlan bound;
-  ORRERY_TRY(bound.plan,
-             loaded_->record({.phase = phase,
-                              .capacity = capacity,
-                              .deterministic = options_.deterministic || is_f32,
-                              .context_length = context,
-                              .cache_element = is_f32 ? DType::f32 : options_.cache_element}));
+  ORRERY_TRY(bound.plan, loaded_->record({.phase = phase,
+                                          .capacity = capacity,
+                                          .deterministic = options_.deterministic || is_f32,
+                                          .context_length = context,
+                                          .k_type = is_f32 ? DType::f32 : options_.k_type,
+                                          .v_type = is_f32 ? DType::f32 : options_.v_type}));
   ORRERY_TRY(bound.weights, loaded_->bind(bound.plan));
   return bound;
 }

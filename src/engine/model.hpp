@@ -35,7 +35,8 @@ struct ModelOptions {
   bool deterministic = false;            // prefill in decode's number classes
   std::uint32_t max_sequences = 1;       // sessions open at once
   std::uint64_t cache_budget_bytes = 0;  // 0: half of the memory that is available
-  DType cache_element = DType::f16;      // f16 or f32; device cpu_f32: always f32
+  // Of cached keys and values: f16, bf16 or f32; device cpu_f32: always f32.
+  DType k_type = DType::f16, v_type = DType::f16;
 };
 
 // For printing.

@@ -58,13 +58,13 @@ struct RopeBlock {
   bool adjacent;
 };
 
-// One head of one block into its pages: x [dim][32] -> f16 (or f32) rows of `dim`; row t goes to
-// dst[t]; null rows (padding) are skipped.
+// One head of one block into its pages: x [dim][32] -> rows of `dim` elements of `type` (f16, bf16
+// or f32); row t goes to dst[t]; null rows (padding) are skipped.
 struct StoreCacheBlock {
   const float* x;
   int dim;
   void* const* dst;  // (32)
-  bool f32_cache;
+  DType type;
 };
 
 // The most (query head, token block) pairs of one attention call.
@@ -85,7 +85,7 @@ struct AttentionBlock {
   const std::byte* pool;  // as in AttentionPart
   std::size_t page_bytes, head_offset;
   const std::int32_t* pages;
-  bool f32_cache;
+  DType k_type, v_type;
   float scale, softcap;  // applied to the f32 scores
   void* scratch;         // attention_scratch_bytes(k_dim, v_dim), 64-byte aligned
   float* out_f;          // [v_dim][32] of the first head, heads and blocks as q, or null

@@ -80,7 +80,7 @@ struct AttentionPart {
   std::size_t page_bytes, head_offset;
   const std::int32_t* pages;  // pages[i] covers positions [64 i, 64 i + 64)
   int begin, end;
-  bool f32_cache;  // elements of K and V are f32 instead of f16
+  DType k_type, v_type;  // f16, bf16 or f32
   float scale, softcap;
   float* m;  // (g) running maximum of the scores
   float* l;  // (g) sum of exp(score - m)
@@ -115,6 +115,7 @@ struct RowKernels {
   void (*scale_add)(float* y, float scale, const float* residual, int n);
   void (*softcap)(float* y, float cap, int n);  // cap * tanh(y / cap)
   void (*to_f16)(const float* x, void* out, int n);
+  void (*to_bf16)(const float* x, void* out, int n);
   void (*from_f16)(const void* x, float* out, int n);
 };
 

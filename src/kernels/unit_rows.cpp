@@ -37,6 +37,7 @@ constexpr RowKernels make_table() {
   table.scale_add = scale_add;
   table.softcap = softcap;
   table.to_f16 = to_f16;
+  table.to_bf16 = to_bf16;
   table.from_f16 = from_f16;
   return table;
 }

@@ -51,7 +51,8 @@ void Recorder::place_layers() {
     group.layers = counts[g];
     group.kv_heads = h_.n_kv_heads;
     group.k_dim = group.v_dim = h_.head_dim;
-    group.element = options_.cache_element;
+    group.k_type = options_.k_type;
+    group.v_type = options_.v_type;
     builder_.cache_group(group);
   }
 }

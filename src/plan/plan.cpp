@@ -33,6 +33,11 @@ std::string_view op_name(Op op) {
   ORRERY_CHECK(false);
 }
 
+std::string_view class_name(NumberClass number_class) {
+  constexpr std::string_view kNames[] = {"f32", "b16", "i8"};
+  return kNames[static_cast<std::size_t>(number_class)];
+}
+
 std::uint64_t form_row_bytes(Form form, std::uint32_t cols) {
   switch (form) {
     case Form::f32:

@@ -25,6 +25,7 @@ enum class Phase : std::uint8_t { decode, prefill, embed };
 //   i8:  activations as int8 with one scale per 32; exact int32 sums per scale group, four
 //   partials.
 enum class NumberClass : std::uint8_t { f32, b16, i8 };
+std::string_view class_name(NumberClass number_class);
 
 // Linear in N tokens, S sequences, R output rows.
 struct Extent {
@@ -70,17 +71,17 @@ struct Weight {
 enum class CacheKind : std::uint8_t { full, window, state };
 
 // Pages of 64 tokens; one page holds all layers of the group. Layout `plain` of a page:
-// [layer][kv_head]{ K (64, k_dim) | V (64, v_dim) }, elements of `element`: f16, or f32 where a
-// backend is compared with a reference that does not round K and V.
+// [layer][kv_head]{ K (64, k_dim) | V (64, v_dim) }, each of its own type: f16, bf16 or f32.
 struct CacheGroup {
   CacheKind kind = CacheKind::full;
   std::uint32_t window = 0;  // tokens, kind == window
   std::uint32_t layers = 0;
   std::uint32_t kv_heads = 0, k_dim = 0, v_dim = 0;
-  DType element = DType::f16;
+  DType k_type = DType::f16, v_type = DType::f16;
   bool operator==(const CacheGroup&) const = default;
-  std::uint64_t element_bytes() const { return element == DType::f32 ? 4 : 2; }
-  std::uint64_t head_bytes() const { return 64ULL * (k_dim + v_dim) * element_bytes(); }
+  std::uint64_t k_row_bytes() const { return row_bytes(k_type, k_dim); }
+  std::uint64_t v_row_bytes() const { return row_bytes(v_type, v_dim); }
+  std::uint64_t head_bytes() const { return 64 * (k_row_bytes() + v_row_bytes()); }
   std::uint64_t page_bytes() const { return head_bytes() * kv_heads * layers; }
 };
 inline constexpr std::uint32_t kPageTokens = 64;

@@ -9,7 +9,6 @@ namespace orrery::plan {
 namespace {
 
 constexpr std::string_view kPhases[] = {"decode", "prefill", "embed"};
-constexpr std::string_view kClasses[] = {"f32", "b16", "i8"};
 constexpr std::string_view kForms[] = {"f32", "q8", "bf16"};
 constexpr std::string_view kKinds[] = {"full", "window", "state"};
 constexpr std::string_view kActivations[] = {"none", "silu", "gelu_tanh", "gelu_erf"};
@@ -84,7 +83,7 @@ void print_step(std::string& text, const Plan& plan, std::size_t index) {
   const auto to = std::back_inserter(text);
   const std::string layer = step.layer < 0 ? "-" : fmt::format("{}", step.layer);
   fmt::format_to(to, "{:>4} {:>3} {:<13} {:<3}", index, layer, op_name(step.op),
-                 name_in(kClasses, step.number_class));
+                 class_name(step.number_class));
   for (const BufferId id : step.in) {
     if (id != kNone) fmt::format_to(to, " {}", buffer_text(plan, id));
   }
@@ -117,10 +116,10 @@ std::string to_text(const Plan& plan) {
     const CacheGroup& group = plan.groups[i];
     const std::string window =
         group.kind == CacheKind::window ? fmt::format("({})", group.window) : "";
-    text +=
-        fmt::format("group {} {}{}: layers {}, kv heads {}, dims {}/{}, {}, page {} B\n", i,
-                    name_in(kKinds, group.kind), window, group.layers, group.kv_heads, group.k_dim,
-                    group.v_dim, dtype_info(group.element).name, group.page_bytes());
+    text += fmt::format("group {} {}{}: layers {}, kv heads {}, dims {}/{}, {}/{}, page {} B\n", i,
+                        name_in(kKinds, group.kind), window, group.layers, group.kv_heads,
+                        group.k_dim, group.v_dim, dtype_info(group.k_type).name,
+                        dtype_info(group.v_type).name, group.page_bytes());
   }
   for (std::size_t i = 0; i < plan.steps.size(); ++i) print_step(text, plan, i);
   return text;

@@ -126,6 +126,70 @@ TEST(CpuBackendOptions, WindowSoftcapAndQkNormEqualTheReference) {
   EXPECT_LT(difference(run_on(*device, model, plan::Phase::prefill, false, rows), expected), 0.05);
 }
 
+struct CacheTypes {
+  DType k, v;
+};
+
+std::vector<CacheTypes> cache_types() {
+  std::vector<CacheTypes> types;
+  for (const DType k : {DType::f32, DType::f16, DType::bf16}) {
+    for (const DType v : {DType::f32, DType::f16, DType::bf16}) types.push_back({k, v});
+  }
+  return types;
+}
+
+class CpuCacheTypes : public testing::TestWithParam<std::tuple<std::string, CacheTypes>> {
+ protected:
+  std::string isa() const { return std::get<0>(GetParam()); }
+  TinyLlama model(DType weights) const {
+    TinyLlama tiny;
+    tiny.type = weights;
+    tiny.k_type = std::get<1>(GetParam()).k;
+    tiny.v_type = std::get<1>(GetParam()).v;
+    return tiny;
+  }
+  // A value on the edge of two roundings may take either: f32 sums decide here, double ones there.
+  double bound() const {
+    const CacheTypes types = std::get<1>(GetParam());
+    if (types.k == DType::bf16 || types.v == DType::bf16) return 1e-3;
+    return types.k == DType::f16 || types.v == DType::f16 ? 1e-4 : 1e-5;
+  }
+};
+
+TEST_P(CpuCacheTypes, EqualTheReference) {
+  const auto rows = prompt(70, 0);
+  const TinyLlama tiny = model(DType::f32);
+  const auto expected = run_on(*make_reference_backend(), tiny, plan::Phase::decode, false, rows);
+  const auto device = cpu(2, isa());
+  EXPECT_LT(difference(run_on(*device, tiny, plan::Phase::decode, false, rows), expected), bound());
+  EXPECT_LT(difference(run_on(*device, tiny, plan::Phase::prefill, false, rows), expected), 0.05);
+}
+
+TEST_P(CpuCacheTypes, BitsDependNeitherOnThreadsNorOnTheBatchOrPhase) {
+  const TinyLlama tiny = model(DType::q4_1);
+  const auto rows = prompt(70, 0);
+  const auto two = cpu(2, isa());
+  const auto whole = run_on(*two, tiny, plan::Phase::prefill, true, rows);
+  for (const int threads : {1, 2}) {
+    const auto device = cpu(threads, isa());
+    Runner decode(*device, tiny.record(plan::Phase::decode, kCapacity, false), 1);
+    std::vector<float> each;
+    for (const Runner::Row& row : rows) {
+      for (const float logit : decode.run({row})) each.push_back(logit);
+    }
+    EXPECT_EQ(each, whole);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, CpuCacheTypes,
+                         testing::Combine(testing::ValuesIn(isas()),
+                                          testing::ValuesIn(cache_types())),
+                         [](const auto& test) {
+                           const CacheTypes types = std::get<1>(test.param);
+                           return fmt::format("{}_{}_{}", std::get<0>(test.param),
+                                              dtype_info(types.k).name, dtype_info(types.v).name);
+                         });
+
 TEST(CpuBackendOptions, AnIdOutsideOfTheVocabularyIsRefused) {
   TinyLlama model;
   const auto device = cpu(1, "");

@@ -142,7 +142,7 @@ TEST_F(Reference, LogitsAreScaledThenCapped) {
 // Identity projections: q = k = v = the embedding row, one head of 4.
 struct AttentionCase {
   plan::AttentionOptions options;
-  DType element = DType::f32;
+  DType type = DType::f32;  // of K and V
 };
 
 class ReferenceAttention : public Reference {
@@ -156,7 +156,7 @@ class ReferenceAttention : public Reference {
     plan::AttentionOptions options = c.options;
     options.heads = options.kv_heads = 1;
     options.k_dim = options.v_dim = 4;
-    options.group = b.cache_group({plan::CacheKind::full, 0, 1, 1, 4, 4, c.element});
+    options.group = b.cache_group({plan::CacheKind::full, 0, 1, 1, 4, 4, c.type, c.type});
     if (options.rope != plan::RopeStyle::none) options.rope_table = b.constant({0.5F, 0.25F});
     if (options.qk_norm != plan::QkNorm::none) {
       options.q_norm = weight(b, {1, 2, 3, 4}, 1);
@@ -202,13 +202,17 @@ TEST_F(ReferenceAttention, PagesContinueTheSequence) {
   expect_near(attend(c, {6, 0, 0, 0}, 1, nullptr, 64), {3, 0, 0, 0});
 }
 
-TEST_F(ReferenceAttention, F16PagesRound) {
-  AttentionCase c;
-  c.element = DType::f16;
+TEST_F(ReferenceAttention, PagesRoundToTheirType) {
   const float third = 1.0F / 3;
-  const std::vector<float> got = attend(c, {third, 0, 0, 0}, 1);
-  EXPECT_EQ(got[0], f16_to_f32(f32_to_f16(third)));
-  EXPECT_NE(got[0], third);
+  const auto through = [&](DType type) {
+    AttentionCase c;
+    c.type = type;
+    pool_.clear();  // pages of another size
+    return attend(c, {third, 0, 0, 0}, 1)[0];
+  };
+  EXPECT_EQ(through(DType::f16), f16_to_f32(f32_to_f16(third)));
+  EXPECT_EQ(through(DType::bf16), bf16_to_f32(f32_to_bf16(third)));
+  EXPECT_EQ(through(DType::f32), third);
 }
 
 TEST_F(ReferenceAttention, RotatesPairsByPositionTimesFrequency) {

@@ -87,6 +87,16 @@ TEST_F(Commands, EvalEndsWithTheFigures) {
   ASSERT_EQ(kl.exit_code, 0) << kl.err;
   EXPECT_NE(kl.out.find("\nkl_mean "), std::string::npos) << kl.out;
   EXPECT_NE(kl.out.find("\ntop1 "), std::string::npos) << kl.out;
+  // The cache alone: nothing for f16, something for bf16 values.
+  const auto cache_kl = [&](const char* types) {
+    return run_program({"eval", "kl", tiny_model(), "--reference", tiny_model(), "--kv-type", types,
+                        "--file", file, "--ctx", "64"});
+  };
+  const Outcome same = cache_kl("f16");
+  EXPECT_NE(same.out.find("\nkl_max 0.000e+00\n"), std::string::npos) << same.out << same.err;
+  const Outcome brain = cache_kl("f16,bf16");
+  EXPECT_NE(brain.out.find("\nkl_max "), std::string::npos) << brain.err;
+  EXPECT_EQ(brain.out.find("\nkl_max 0.000e+00\n"), std::string::npos) << brain.out;
 }
 
 TEST_F(Commands, BenchPrintsJsonWithTheStableKeys) {

@@ -79,7 +79,8 @@ std::vector<float> evaluate(Session& session, const Tokens& tokens) {
 TEST_F(CpuSessionTest, DeterministicAnswersDoNotDependOnSlicesOrReuse) {
   for (const DType type : {DType::f32, DType::q4_1}) {
     for (const std::uint32_t window : {0U, 40U}) {
-      TinyModel model({.type = type, .window = window, .f32_cache = false}, true);
+      TinyModel model({.type = type, .window = window, .k_type = DType::f16, .v_type = DType::bf16},
+                      true);
       const Tokens tokens = random_tokens(150, 1);
       const auto whole = *Session::open(model.make(*backend, 256, 1, 256));
       const auto sliced = *Session::open(model.make(*backend, 256, 1, 33));
@@ -107,7 +108,8 @@ class CpuSessionThreadsTest : public testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Threads, CpuSessionThreadsTest, testing::Values(1, 2, 3));
 
 TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAlone) {
-  TinyModel model({.type = DType::q4_1, .qk_norm = true, .f32_cache = false}, false);
+  TinyModel model(
+      {.type = DType::q4_1, .qk_norm = true, .k_type = DType::f16, .v_type = DType::f16}, false);
   const auto executor = model.make(*backend, 256, 6, 64);
   std::vector<std::unique_ptr<Session>> alone;
   std::vector<std::unique_ptr<Session>> together;

@@ -129,8 +129,8 @@ class Backend final : public backend::Backend {
 
 inline BoundPlan record(plan::Phase phase, plan::Capacity capacity) {
   plan::Builder b("fake", phase, capacity, false);
-  plan::CacheGroup full{plan::CacheKind::full, 0, 1, 1, 1, 1, DType::f16};
-  plan::CacheGroup window{plan::CacheKind::window, kWindow, 1, 1, 1, 1, DType::f16};
+  plan::CacheGroup full{plan::CacheKind::full, 0, 1, 1, 1, 1};
+  plan::CacheGroup window{plan::CacheKind::window, kWindow, 1, 1, 1, 1};
   b.cache_group(full);
   b.cache_group(window);
   const plan::WeightId table = b.weight({"table", DType::f32, kVocab, 32, 0});

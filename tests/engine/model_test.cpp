@@ -49,6 +49,21 @@ TEST_F(ModelTest, FiguresForPeople) {
   EXPECT_EQ(bytes, info.weight_bytes);
 }
 
+TEST_F(ModelTest, KeysAndValuesHaveTypesOfTheirOwn) {
+  ModelOptions options;
+  options.k_type = DType::f32;
+  options.v_type = DType::bf16;
+  const auto mixed = open("llama-f16.gguf", options);
+  const plan::CacheGroup group = mixed->executor()->prefill_plan().groups[0];
+  EXPECT_EQ(group.k_type, DType::f32);
+  EXPECT_EQ(group.v_type, DType::bf16);
+  EXPECT_EQ(mixed->info().cache_bytes_per_token,
+            group.layers * group.kv_heads * (4 * group.k_dim + 2 * group.v_dim));
+  options.device = Device::cpu_f32;  // nearly exact, whatever was asked for
+  EXPECT_EQ(open("llama-f16.gguf", options)->executor()->decode_plan().groups[0].v_type,
+            DType::f32);
+}
+
 TEST_F(ModelTest, ContextIsCappedByMemoryOrRefused) {
   ModelOptions options;
   const std::uint64_t page = open("llama-f16.gguf")->info().cache_bytes_per_token * 64;

@@ -11,7 +11,7 @@ struct Case {
   int k_dim, v_dim, heads, tokens, first;
   std::uint32_t window = 0;
   float softcap = 0.0F;
-  bool f32_cache = false;
+  DType k_type = DType::f16, v_type = DType::f16;
 };
 
 // A cache of one kv head in shuffled pages; what lies behind the last query is NaN.
@@ -25,23 +25,28 @@ struct Cache {
 
   explicit Cache(const Case& shape) : c(shape), keys(shape.first + shape.tokens) {
     pages = (keys + 63) / 64;
-    const std::size_t element = c.f32_cache ? 4 : 2;
-    page_bytes = head_offset + 64 * element * (c.k_dim + c.v_dim) + 64;
+    const std::size_t k_row = row_bytes(c.k_type, std::uint64_t(c.k_dim));
+    const std::size_t v_row = row_bytes(c.v_type, std::uint64_t(c.v_dim));
+    page_bytes = head_offset + 64 * (k_row + v_row) + 64;
     pool.assign(page_bytes * (pages + 1), std::byte{0xFF});
     for (int i = 0; i < pages; ++i) table.push_back(pages - i);  // page 0 of the pool is not used
     k = random_floats(std::size_t(keys) * c.k_dim, 1);
     v = random_floats(std::size_t(keys) * c.v_dim, 2);
     for (int key = 0; key < keys; ++key) {
       std::byte* page = pool.data() + table[key / 64] * page_bytes + head_offset;
-      put(page + element * (key % 64) * c.k_dim, k.data() + std::size_t(key) * c.k_dim, c.k_dim);
-      put(page + element * (64 * c.k_dim + key % 64 * c.v_dim),
-          v.data() + std::size_t(key) * c.v_dim, c.v_dim);
+      const std::size_t slot = std::size_t(key % 64);
+      put(c.k_type, page + slot * k_row, k.data() + std::size_t(key) * c.k_dim, c.k_dim);
+      put(c.v_type, page + 64 * k_row + slot * v_row, v.data() + std::size_t(key) * c.v_dim,
+          c.v_dim);
     }
   }
-  void put(std::byte* target, float* row, int n) const {
+  static void put(DType type, std::byte* target, float* row, int n) {
     for (int i = 0; i < n; ++i) {
-      if (c.f32_cache) {
+      if (type == DType::f32) {
         std::memcpy(target + 4 * i, row + i, 4);
+      } else if (type == DType::bf16) {
+        const std::uint16_t half = f32_to_bf16(row[i]);
+        std::memcpy(target + 2 * i, &half, 2);
       } else {
         const std::uint16_t half = f32_to_f16(row[i]);
         std::memcpy(target + 2 * i, &half, 2);
@@ -77,7 +82,7 @@ class BlockAttentionTest : public BlockTest {
       call.window = c.window, call.scale = 0.2F, call.softcap = c.softcap;
       call.pool = cache.pool.data(), call.page_bytes = cache.page_bytes;
       call.head_offset = cache.head_offset, call.pages = cache.table.data();
-      call.f32_cache = c.f32_cache, call.scratch = scratch.data();
+      call.k_type = c.k_type, call.v_type = c.v_type, call.scratch = scratch.data();
       call.q_block_stride = std::size_t(q_features) * 32;
       call.out_f_block_stride = std::size_t(features) * 32, call.out_x_block_stride = x_block;
       call.out_f = out.data() + std::size_t(b) * features * 32;
@@ -165,8 +170,18 @@ TEST_P(BlockAttentionTest, Windows) {
 TEST_P(BlockAttentionTest, Softcap) {
   check({.k_dim = 64, .v_dim = 64, .heads = 2, .tokens = 70, .first = 10, .softcap = 3.0F});
 }
-TEST_P(BlockAttentionTest, CacheOfF32) {
-  check({.k_dim = 64, .v_dim = 64, .heads = 2, .tokens = 70, .first = 10, .f32_cache = true});
+TEST_P(BlockAttentionTest, CacheTypes) {
+  for (const DType k : {DType::f16, DType::bf16, DType::f32}) {
+    for (const DType v : {DType::f16, DType::bf16, DType::f32}) {
+      check({.k_dim = 40,
+             .v_dim = 64,
+             .heads = 2,
+             .tokens = 70,
+             .first = 10,
+             .k_type = k,
+             .v_type = v});
+    }
+  }
 }
 
 TEST_P(BlockAttentionTest, BitsDependNeitherOnGroupingNorOnChunks) {

@@ -166,20 +166,21 @@ TEST_P(BlockNormTest, ToXRoundsToNearestEven) {
 TEST_P(BlockNormTest, StoreCacheWritesRowsAndSkipsPadding) {
   for (const int dim : {8, 64, 40}) {
     const std::vector<float> x = random_floats(32 * dim, 1);
-    for (const bool f32_cache : {false, true}) {
+    for (const DType type : {DType::f16, DType::bf16, DType::f32}) {
       std::vector<std::byte> rows(33 * 4 * dim, std::byte{0xAA});
       void* dst[32] = {};
       for (int t = 0; t < 32; t += t == 3 ? 2 : 1) dst[t] = rows.data() + 4 * dim * (31 - t);
-      blocks->store_cache({x.data(), dim, dst, f32_cache});
+      blocks->store_cache({x.data(), dim, dst, type});
       for (int t = 0; t < 32; ++t) {
         const std::byte* row = rows.data() + 4 * dim * (31 - t);
         for (int i = 0; i < dim; ++i) {
           if (dst[t] == nullptr) {
             ASSERT_EQ(row[i], std::byte{0xAA});
-          } else if (f32_cache) {
+          } else if (type == DType::f32) {
             ASSERT_EQ(std::memcmp(row + 4 * i, &x[32 * i + t], 4), 0);
           } else {
-            const std::uint16_t half = f32_to_f16(x[32 * i + t]);
+            const float value = x[32 * i + t];
+            const std::uint16_t half = type == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
             ASSERT_EQ(std::memcmp(row + 2 * i, &half, 2), 0);
           }
         }

@@ -95,6 +95,7 @@ TEST(Dispatch, EveryTableIsWhole) {
     EXPECT_NE(table->scale_add, nullptr);
     EXPECT_NE(table->softcap, nullptr);
     EXPECT_NE(table->to_f16, nullptr);
+    EXPECT_NE(table->to_bf16, nullptr);
     EXPECT_NE(table->from_f16, nullptr);
   }
 }

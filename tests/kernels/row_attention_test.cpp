@@ -15,9 +15,21 @@ namespace {
 
 struct Shape {
   int g, k_dim, v_dim, first, end;  // positions [first, end)
-  bool f32_cache;
+  DType k_type, v_type;
   float softcap;
 };
+
+// Writes the value as `type`; what is read back.
+double put_element(DType type, std::byte* to, float value) {
+  if (type == DType::f32) {
+    std::memcpy(to, &value, 4);
+    return static_cast<double>(value);
+  }
+  const bool brain = type == DType::bf16;
+  const std::uint16_t half = brain ? f32_to_bf16(value) : f32_to_f16(value);
+  std::memcpy(to, &half, 2);
+  return static_cast<double>(brain ? bf16_to_f32(half) : f16_to_f32(half));
+}
 
 // A pool of shuffled pages with two kv heads; the second is used.
 struct Cache {
@@ -30,35 +42,26 @@ struct Cache {
 Cache make_cache(const Shape& s, std::mt19937& random) {
   Cache c;
   const int n_pages = (s.end + 63) / 64;
-  const std::size_t element = s.f32_cache ? 4 : 2;
-  c.head_offset = static_cast<std::size_t>(64 * (s.k_dim + s.v_dim)) * element;
+  const std::size_t k_row = row_bytes(s.k_type, static_cast<std::uint64_t>(s.k_dim));
+  const std::size_t v_row = row_bytes(s.v_type, static_cast<std::uint64_t>(s.v_dim));
+  c.head_offset = 64 * (k_row + v_row);
   c.page_bytes = 2 * c.head_offset;
   c.pool.resize(c.page_bytes * static_cast<std::size_t>(n_pages));
   std::normal_distribution<float> normal;
   for (int i = 0; i < n_pages; ++i) c.pages.push_back((i * 5 + 3) % n_pages);
   if (n_pages % 5 == 0)
     for (int i = 0; i < n_pages; ++i) c.pages[static_cast<std::size_t>(i)] = n_pages - 1 - i;
-  const auto put = [&](std::size_t at, float value) {
-    if (s.f32_cache) {
-      std::memcpy(c.pool.data() + at, &value, 4);
-      return static_cast<double>(value);
-    }
-    const std::uint16_t half = f32_to_f16(value);
-    std::memcpy(c.pool.data() + at, &half, 2);
-    return static_cast<double>(f16_to_f32(half));
-  };
   for (int t = 0; t < s.end; ++t) {
     const std::size_t base =
         static_cast<std::size_t>(c.pages[static_cast<std::size_t>(t / 64)]) * c.page_bytes +
         c.head_offset;
-    const auto row = static_cast<std::size_t>(t % 64);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(s.k_dim); ++i)
-      c.k.push_back(
-          put(base + (row * static_cast<std::size_t>(s.k_dim) + i) * element, normal(random)));
-    const std::size_t values = static_cast<std::size_t>(64 * s.k_dim) * element;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(s.v_dim); ++i)
-      c.v.push_back(put(base + values + (row * static_cast<std::size_t>(s.v_dim) + i) * element,
-                        normal(random)));
+    const auto slot = static_cast<std::size_t>(t % 64);
+    std::byte* k = c.pool.data() + base + slot * k_row;
+    std::byte* v = c.pool.data() + base + 64 * k_row + slot * v_row;
+    for (int i = 0; i < s.k_dim; ++i)
+      c.k.push_back(put_element(s.k_type, k + row_bytes(s.k_type, 1) * i, normal(random)));
+    for (int i = 0; i < s.v_dim; ++i)
+      c.v.push_back(put_element(s.v_type, v + row_bytes(s.v_type, 1) * i, normal(random)));
   }
   return c;
 }
@@ -78,7 +81,7 @@ std::vector<float> attend(const RowKernels& table, const Shape& s, const Cache& 
     a.pages = c.pages.data();
     a.begin = std::max(part * 256, s.first);
     a.end = std::min(part * 256 + 256, s.end);
-    a.f32_cache = s.f32_cache;
+    a.k_type = s.k_type, a.v_type = s.v_type;
     a.scale = 1.0F / std::sqrt(static_cast<float>(s.k_dim)), a.softcap = s.softcap;
     a.m = m.data() + at, a.l = l.data() + at, a.o = o.data() + at * v_dim, a.o_stride = v_dim;
     table.attention_part(a);
@@ -116,10 +119,15 @@ std::vector<double> exact(const Shape& s, const Cache& c, const std::vector<floa
 
 TEST(RowAttention, MatchesADoubleSoftmaxAndIsEqualEverywhere) {
   std::mt19937 random(1);
-  const Shape shapes[] = {{1, 64, 64, 0, 1, false, 0.0F},     {3, 64, 64, 0, 70, false, 0.0F},
-                          {4, 128, 128, 0, 300, false, 0.0F}, {7, 64, 64, 0, 256, true, 0.0F},
-                          {5, 40, 24, 0, 130, false, 0.0F},   {2, 256, 256, 300, 777, false, 50.0F},
-                          {8, 80, 80, 5, 64, true, 0.0F},     {1, 192, 128, 0, 515, false, 0.0F}};
+  const DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32;
+  std::vector<Shape> shapes = {
+      {1, 64, 64, 0, 1, f16, f16, 0.0F},     {3, 64, 64, 0, 70, f16, f16, 0.0F},
+      {4, 128, 128, 0, 300, f16, f16, 0.0F}, {7, 64, 64, 0, 256, f32, f32, 0.0F},
+      {5, 40, 24, 0, 130, f16, f16, 0.0F},   {2, 256, 256, 300, 777, f16, f16, 50.0F},
+      {8, 80, 80, 5, 64, f32, f32, 0.0F},    {1, 192, 128, 0, 515, f16, f16, 0.0F}};
+  for (const DType k : {f16, bf16, f32}) {
+    for (const DType v : {f16, bf16, f32}) shapes.push_back({3, 40, 24, 0, 333, k, v, 0.0F});
+  }
   for (const Shape& s : shapes) {
     const Cache c = make_cache(s, random);
     std::normal_distribution<float> normal;
@@ -142,7 +150,7 @@ TEST(RowAttention, MatchesADoubleSoftmaxAndIsEqualEverywhere) {
 // A head's bits do not depend on how many heads share the call.
 TEST(RowAttention, HeadsAreIndependent) {
   std::mt19937 random(2);
-  Shape s = {6, 64, 64, 0, 200, false, 0.0F};
+  Shape s = {6, 64, 64, 0, 200, DType::f16, DType::f16, 0.0F};
   const Cache c = make_cache(s, random);
   std::normal_distribution<float> normal;
   std::vector<float> q(static_cast<std::size_t>(s.g * s.k_dim));
@@ -163,7 +171,7 @@ TEST(RowAttention, HeadsAreIndependent) {
 // A part without positions (behind a window) is neutral.
 TEST(RowAttention, EmptyPartsDoNotCount) {
   std::mt19937 random(3);
-  const Shape s = {2, 64, 64, 600, 700, false, 0.0F};
+  const Shape s = {2, 64, 64, 600, 700, DType::f16, DType::f16, 0.0F};
   const Cache c = make_cache(s, random);
   const std::vector<float> q(128, 0.25F);
   const std::vector<double> want = exact(s, c, q);

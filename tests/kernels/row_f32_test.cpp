@@ -217,6 +217,12 @@ TEST(RowHalf, ConversionsAgreeWithTheScalarOnes) {
         ASSERT_EQ(halves[i], want) << table->isa << " " << x[i];
       }
     }
+    std::ranges::fill(halves, 0x1234);
+    table->to_bf16(x.data(), halves.data(), n);
+    EXPECT_EQ(halves[static_cast<std::size_t>(n)], 0x1234) << "wrote past the end";
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+      ASSERT_EQ(halves[i], f32_to_bf16(x[i])) << table->isa << " " << x[i];
+    }
     std::vector<std::uint16_t> all(0x10000);
     for (std::uint32_t i = 0; i < 0x10000; ++i) all[i] = static_cast<std::uint16_t>(i);
     std::vector<float> back(0x10000, 5.0F);

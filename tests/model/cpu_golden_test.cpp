@@ -43,7 +43,7 @@ TEST_P(CpuGolden, B16) {
   golden.model = gguf();
   golden.tolerance = testing::Tolerance::rounded;
   if (std::string(GetParam()) == "gemma3") golden.max_kl = kGemma3MaxKl;
-  golden.runner.cache_element = DType::f16;
+  golden.runner.cache_type = DType::f16;
   testing::check_golden(*backend_, golden);
 }
 

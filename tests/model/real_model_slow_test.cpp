@@ -92,7 +92,7 @@ TEST_P(RealModel, CpuStaysCloseToTheReference) {
   for (const bool deterministic : {false, true}) {
     testing::RunnerOptions options;
     options.deterministic = deterministic;
-    options.cache_element = DType::f16;
+    options.cache_type = DType::f16;
     const auto runner = testing::PlanRunner::make(*model, **cpu, options);
     ASSERT_TRUE(runner) << runner.error().message;
     for (const plan::Phase phase : {plan::Phase::prefill, plan::Phase::decode}) {

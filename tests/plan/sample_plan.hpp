@@ -25,7 +25,7 @@ inline Plan sample_plan(const SampleOptions& options) {
     return builder.weight({std::move(name), DType::f32, 1, kHidden, 0});
   };
   const WeightId embedding = matrix("token_embd.weight", kVocab, kHidden);
-  const std::int16_t group = builder.cache_group({CacheKind::full, 0, 2, 2, 16, 16, DType::f16});
+  const std::int16_t group = builder.cache_group({CacheKind::full, 0, 2, 2, 16, 16});
   AttentionOptions attention;
   attention.group = group;
   attention.heads = 4;

@@ -18,7 +18,7 @@ struct RunnerOptions {
   std::uint32_t context = 128;
   std::uint32_t rows = 64;  // of a batch at most
   bool deterministic = false;
-  DType cache_element = DType::f32;  // not rounded, so that the reference is an oracle
+  DType cache_type = DType::f32;  // not rounded, so that the reference is an oracle
   bool taps = false;
 };
 
@@ -69,7 +69,7 @@ class PlanRunner {
     record.capacity = {options_.rows, 1, options_.rows};
     record.deterministic = options_.deterministic;
     record.context_length = options_.context;
-    record.cache_element = options_.cache_element;
+    record.k_type = record.v_type = options_.cache_type;
     ORRERY_TRY(plan::Plan plan, model.record(record));
     if (!options_.taps) plan = plan::drop_taps(std::move(plan));
     plan = plan::fuse(std::move(plan), [&](const plan::Plan& p, const plan::Step& step) {

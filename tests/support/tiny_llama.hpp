@@ -22,7 +22,7 @@ struct TinyLlama {
   std::uint32_t window = 0;
   float softcap = 0.0F;
   bool qk_norm = false;
-  bool f32_cache = true;
+  DType k_type = DType::f32, v_type = DType::f32;
 
   plan::Plan record(plan::Phase phase, plan::Capacity capacity, bool deterministic) const {
     plan::Builder b("tiny", phase, capacity, deterministic);
@@ -34,7 +34,7 @@ struct TinyLlama {
     };
     const std::int16_t group =
         b.cache_group({window != 0 ? plan::CacheKind::window : plan::CacheKind::full, window,
-                       kLayers, kKvHeads, kHeadDim, kHeadDim, f32_cache ? DType::f32 : DType::f16});
+                       kLayers, kKvHeads, kHeadDim, kHeadDim, k_type, v_type});
     std::vector<float> frequencies;
     for (int i = 0; i < kHeadDim / 2; ++i) {
       frequencies.push_back(std::pow(10000.0F, -2.0F * float(i) / float(kHeadDim)));

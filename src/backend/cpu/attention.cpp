@@ -15,7 +15,7 @@ struct Shape {
   std::size_t head_bytes, page_bytes, layer_offset;
   std::byte* pool;
   std::size_t group;
-  bool f32_cache;
+  DType k_type, v_type;
   float scale, softcap;
   std::uint32_t window;
 
@@ -34,7 +34,8 @@ struct Shape {
     page_bytes = cache.page_bytes();
     layer_offset = head_bytes * cache.kv_heads * static_cast<std::size_t>(step.group_layer);
     pool = context.bindings->pools[group].base;
-    f32_cache = cache.element == DType::f32;
+    k_type = cache.k_type;
+    v_type = cache.v_type;
   }
 };
 
@@ -159,7 +160,8 @@ class AttentionRows : public CpuStep {
     args.pages = batch.page_tables[s_.group] + batch.row_sequence[item.row] * batch.pages_stride;
     args.begin = std::max(item.begin, first);
     args.end = std::min(item.end, first + kPartTokens);
-    args.f32_cache = s_.f32_cache;
+    args.k_type = s_.k_type;
+    args.v_type = s_.v_type;
     args.scale = s_.scale;
     args.softcap = s_.softcap;
     args.m = m + static_cast<std::size_t>(part) * s_.g;
@@ -255,7 +257,8 @@ class AttentionBlocks : public CpuStep {
     args.page_bytes = s_.page_bytes;
     args.head_offset = s_.layer_offset + std::size_t{head / s_.g} * s_.head_bytes;
     args.pages = batch.page_tables[s_.group] + batch.row_sequence[0] * batch.pages_stride;
-    args.f32_cache = s_.f32_cache;
+    args.k_type = s_.k_type;
+    args.v_type = s_.v_type;
     args.scale = s_.scale;
     args.softcap = s_.softcap;
     args.scratch = worker.scratch;

@@ -10,8 +10,8 @@ namespace {
 // The address of a token's K or V row inside the pages of its sequence.
 struct CacheRows {
   std::byte* pool = nullptr;
-  std::size_t page_bytes = 0, layer_offset = 0, head_bytes = 0, element = 2;
-  std::uint32_t k_dim = 0, v_dim = 0;
+  std::size_t page_bytes = 0, layer_offset = 0, head_bytes = 0, k_row_bytes = 0, v_row_bytes = 0;
+  DType k_type = DType::f16, v_type = DType::f16;
   std::size_t group = 0;
 
   CacheRows(const CompileContext& context, const plan::Step& step)
@@ -21,9 +21,10 @@ struct CacheRows {
     page_bytes = cache.page_bytes();
     head_bytes = cache.head_bytes();
     layer_offset = head_bytes * cache.kv_heads * static_cast<std::size_t>(step.group_layer);
-    element = cache.element == DType::f32 ? 4 : 2;
-    k_dim = cache.k_dim;
-    v_dim = cache.v_dim;
+    k_row_bytes = cache.k_row_bytes();
+    v_row_bytes = cache.v_row_bytes();
+    k_type = cache.k_type;
+    v_type = cache.v_type;
   }
 
   std::byte* page(const Batch& batch, std::int32_t row, std::uint32_t head) const {
@@ -37,11 +38,11 @@ struct CacheRows {
     return static_cast<std::size_t>(batch.positions[row]) % plan::kPageTokens;
   }
   std::byte* k_row(const Batch& batch, std::int32_t row, std::uint32_t head) const {
-    return page(batch, row, head) + slot(batch, row) * k_dim * element;
+    return page(batch, row, head) + slot(batch, row) * k_row_bytes;
   }
   std::byte* v_row(const Batch& batch, std::int32_t row, std::uint32_t head) const {
-    return page(batch, row, head) +
-           (std::size_t{plan::kPageTokens} * k_dim + slot(batch, row) * v_dim) * element;
+    return page(batch, row, head) + plan::kPageTokens * k_row_bytes +
+           slot(batch, row) * v_row_bytes;
   }
 };
 
@@ -121,8 +122,8 @@ class RopeRows : public CpuStep, public RowRope {
                    float* k) const override {
     normalize(s_.k.row(row) + std::size_t{head} * s_.k_dim, s_.k_norm, 1, k);
     rotate(k, 1, row);
-    store(k, s_.k_dim, s_.cache.k_row(batch, row, head));
-    store(s_.v.row(row) + std::size_t{head} * s_.v_dim, s_.v_dim, s_.cache.v_row(batch, row, head));
+    store_k(batch, row, head, k);
+    store_v(batch, row, head);
   }
 
  private:
@@ -135,19 +136,27 @@ class RopeRows : public CpuStep, public RowRope {
     normalize(s_.k.row(row), s_.k_norm, s_.kv_heads, scratch);
     rotate(scratch, s_.kv_heads, row);
     for (std::uint32_t h = 0; h < s_.kv_heads; ++h) {
-      store(scratch + std::size_t{h} * s_.k_dim, s_.k_dim, s_.cache.k_row(batch, row, h));
+      store_k(batch, row, h, scratch + std::size_t{h} * s_.k_dim);
     }
   }
 
   void write_v(const Batch& batch, std::int32_t row) const {
-    for (std::uint32_t h = 0; h < s_.kv_heads; ++h) {
-      store(s_.v.row(row) + std::size_t{h} * s_.v_dim, s_.v_dim, s_.cache.v_row(batch, row, h));
-    }
+    for (std::uint32_t h = 0; h < s_.kv_heads; ++h) store_v(batch, row, h);
   }
 
-  void store(const float* x, std::uint32_t n, std::byte* to) const {
-    if (s_.cache.element == 4) {
+  void store_k(const Batch& batch, std::int32_t row, std::uint32_t head, const float* k) const {
+    store(s_.cache.k_type, k, s_.k_dim, s_.cache.k_row(batch, row, head));
+  }
+  void store_v(const Batch& batch, std::int32_t row, std::uint32_t head) const {
+    store(s_.cache.v_type, s_.v.row(row) + std::size_t{head} * s_.v_dim, s_.v_dim,
+          s_.cache.v_row(batch, row, head));
+  }
+
+  void store(DType type, const float* x, std::uint32_t n, std::byte* to) const {
+    if (type == DType::f32) {
       std::memcpy(to, x, std::size_t{n} * 4);
+    } else if (type == DType::bf16) {
+      kernels_.to_bf16(x, to, static_cast<int>(n));
     } else {
       kernels_.to_f16(x, to, static_cast<int>(n));
     }
@@ -250,8 +259,8 @@ class RopeBlocks : public CpuStep {
         const std::int32_t row = 32 * b + t;
         rows[t] = is_k ? s_.cache.k_row(batch, row, h) : s_.cache.v_row(batch, row, h);
       }
-      kernels_.blocks->store_cache(
-          {x + std::size_t{h} * dim * 32, static_cast<int>(dim), rows, s_.cache.element == 4});
+      kernels_.blocks->store_cache({x + std::size_t{h} * dim * 32, static_cast<int>(dim), rows,
+                                    is_k ? s_.cache.k_type : s_.cache.v_type});
     }
   }
 

@@ -12,11 +12,11 @@ namespace {
 
 using plan::kPageTokens;
 
-void store(const plan::CacheGroup& group, std::byte* target, const double* x, std::uint32_t n) {
+void store(DType type, std::byte* target, const double* x, std::uint32_t n) {
   for (std::uint32_t i = 0; i < n; ++i) {
     const auto value = static_cast<float>(x[i]);
-    const std::uint16_t half = f32_to_f16(value);
-    if (group.element == DType::f32) {
+    const std::uint16_t half = type == DType::bf16 ? f32_to_bf16(value) : f32_to_f16(value);
+    if (type == DType::f32) {
       std::memcpy(target + 4ULL * i, &value, 4);
     } else {
       std::memcpy(target + 2ULL * i, &half, 2);
@@ -24,15 +24,15 @@ void store(const plan::CacheGroup& group, std::byte* target, const double* x, st
   }
 }
 
-double load(const plan::CacheGroup& group, const std::byte* source, std::uint32_t i) {
+double load(DType type, const std::byte* source, std::uint32_t i) {
   float value = 0.0F;
   std::uint16_t half = 0;
-  if (group.element == DType::f32) {
+  if (type == DType::f32) {
     std::memcpy(&value, source + 4ULL * i, 4);
     return value;
   }
   std::memcpy(&half, source + 2ULL * i, 2);
-  return f16_to_f32(half);
+  return type == DType::bf16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
 // Rotates the leading rope_dim elements of one head.
@@ -81,10 +81,11 @@ std::byte* ReferenceProgram::cache_row(const plan::Step& step, const Batch& batc
   ORRERY_CHECK(page >= 0 && static_cast<std::uint32_t>(page) < pool.capacity);
   const std::uint64_t head_index = std::uint64_t{group.kv_heads} * step.group_layer + head;
   const std::uint64_t slot = static_cast<std::uint32_t>(position) % kPageTokens;
-  const std::uint64_t element =
-      value ? std::uint64_t{kPageTokens} * group.k_dim + slot * group.v_dim : slot * group.k_dim;
+  const std::uint64_t offset = value
+                                   ? kPageTokens * group.k_row_bytes() + slot * group.v_row_bytes()
+                                   : slot * group.k_row_bytes();
   return pool.base + group.page_bytes() * static_cast<std::uint32_t>(page) +
-         group.head_bytes() * head_index + element * group.element_bytes();
+         group.head_bytes() * head_index + offset;
 }
 
 void ReferenceProgram::rope_kv_write(const plan::Step& step, const Batch& batch) {
@@ -109,9 +110,10 @@ void ReferenceProgram::rope_kv_write(const plan::Step& step, const Batch& batch)
     normalise_and_rotate(step, k_weight, frequencies, position, step.kv_heads, k.data());
     const double* v = &buffers_[step.in[2]][std::size_t{v_cols} * row];
     for (std::uint32_t h = 0; h < step.kv_heads; ++h) {
-      store(group, cache_row(step, batch, row, position, h, false), &k[std::size_t{h} * step.k_dim],
-            step.k_dim);
-      store(group, cache_row(step, batch, row, position, h, true), v + h * step.v_dim, step.v_dim);
+      store(group.k_type, cache_row(step, batch, row, position, h, false),
+            &k[std::size_t{h} * step.k_dim], step.k_dim);
+      store(group.v_type, cache_row(step, batch, row, position, h, true), v + h * step.v_dim,
+            step.v_dim);
     }
   }
 }
@@ -131,7 +133,7 @@ void ReferenceProgram::attention(const plan::Step& step, const Batch& batch) {
       for (std::int32_t p = first; p <= last; ++p) {
         const std::byte* k = cache_row(step, batch, row, p, kv_head, false);
         double score = 0.0;
-        for (std::uint32_t i = 0; i < k_dim; ++i) score += q[i] * load(group, k, i);
+        for (std::uint32_t i = 0; i < k_dim; ++i) score += q[i] * load(group.k_type, k, i);
         score *= step.scale;
         if (step.softcap > 0.0F) score = step.softcap * std::tanh(score / step.softcap);
         scores.push_back(score);
@@ -144,7 +146,7 @@ void ReferenceProgram::attention(const plan::Step& step, const Batch& batch) {
       for (std::int32_t p = first; p <= last; ++p) {
         const std::byte* v = cache_row(step, batch, row, p, kv_head, true);
         const double weight = scores[p - first] / sum;
-        for (std::uint32_t i = 0; i < v_dim; ++i) out[i] += weight * load(group, v, i);
+        for (std::uint32_t i = 0; i < v_dim; ++i) out[i] += weight * load(group.v_type, v, i);
       }
     }
   }

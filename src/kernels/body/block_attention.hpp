@@ -8,6 +8,7 @@
 #include "kernels/body/block_layout.hpp"
 #include "kernels/body/block_math.hpp"
 #include "kernels/body/block_product.hpp"
+#include "kernels/body/cache_types.hpp"
 
 namespace orrery::kernels {
 namespace {
@@ -178,17 +179,18 @@ struct BlockFlash {
 
   // K and V of a page -> panels. Keys behind the last query are zeroed: their memory is not filled.
   void convert(int page) const {
-    const std::size_t element = a.f32_cache ? 4 : 2;
+    const std::size_t k_row = element_bytes(a.k_type) * static_cast<std::size_t>(a.k_dim);
+    const std::size_t v_row = element_bytes(a.v_type) * static_cast<std::size_t>(a.v_dim);
     const std::byte* k = a.pool + a.pages[page] * a.page_bytes + a.head_offset;
-    const std::byte* v_rows = k + element * kPageKeys * a.k_dim;
+    const std::byte* v_rows = k + kPageKeys * k_row;
     const int filled = last + 1 - page * kPageKeys;
     for (int key = 0; key < kPageKeys; ++key) {
       std::uint8_t* panel =
           k_panel + static_cast<std::size_t>(key / 32) * shape.k_steps * P::kStepBytes;
-      const std::byte* row = k + element * key * a.k_dim;
+      const std::byte* row = k + k_row * static_cast<std::size_t>(key);
       for (int step = 0; step < shape.k_steps; ++step, panel += P::kStepBytes) {
-        P::pack(panel, key % 32, cache_values(row, 32 * step, a.k_dim, key < filled),
-                cache_values(row, 32 * step + 16, a.k_dim, key < filled));
+        P::pack(panel, key % 32, cache_values(a.k_type, row, 32 * step, a.k_dim, key < filled),
+                cache_values(a.k_type, row, 32 * step + 16, a.k_dim, key < filled));
       }
     }
     for (int base = 0; base < 32 * shape.v_panels; base += 16) {
@@ -197,9 +199,9 @@ struct BlockFlash {
         V::F v[16];  // [pair of keys][feature], then [feature][pair of keys]
         for (int i = 0; i < 16; ++i) {
           const int key = 32 * half + 2 * i;
-          const std::byte* row = v_rows + element * key * a.v_dim;
-          store_bf16_pairs(pairs[i], cache_values(row, base, a.v_dim, key < filled),
-                           cache_values(row + element * a.v_dim, base, a.v_dim, key + 1 < filled));
+          const std::byte* row = v_rows + v_row * static_cast<std::size_t>(key);
+          store_bf16_pairs(pairs[i], cache_values(a.v_type, row, base, a.v_dim, key < filled),
+                           cache_values(a.v_type, row + v_row, base, a.v_dim, key + 1 < filled));
         }
         for (int i = 0; i < 16; ++i) v[i] = V::load(pairs[i]);
         transpose16(v);
@@ -213,14 +215,9 @@ struct BlockFlash {
   }
 
   // 16 elements of a cache row from `at`; beyond n, or where not valid, zero.
-  V::F cache_values(const std::byte* row, int at, int n, bool valid) const {
-    if (valid && at + 16 <= n) {
-      return a.f32_cache ? V::load(reinterpret_cast<const float*>(row) + at)
-                         : V::load_f16(row + 2 * at);
-    }
-    const int count = !valid || at >= n ? 0 : n - at;
-    return a.f32_cache ? V::load_partial(reinterpret_cast<const float*>(row) + at, count)
-                       : V::load_f16_partial(row + 2 * at, count);
+  static V::F cache_values(DType type, const std::byte* row, int at, int n, bool valid) {
+    const int count = !valid || at >= n ? 0 : n - at < 16 ? n - at : 16;
+    return load_cache(type, row + element_bytes(type) * static_cast<std::size_t>(at), count);
   }
 
   // Scores of a page -> weights of its keys.

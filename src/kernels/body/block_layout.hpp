@@ -63,8 +63,13 @@ void block_store_cache(const StoreCacheBlock& a) {
       for (int i = 0; i < 16; ++i) {
         void* target = a.dst[half + i];
         if (target == nullptr) continue;
-        if (a.f32_cache) {
+        if (a.type == DType::f32) {
           V::store_partial(static_cast<float*>(target) + base, v[i], count);
+        } else if (a.type == DType::bf16) {
+          std::uint16_t row[16];
+          V::store_bf16(row, v[i]);
+          __builtin_memcpy(static_cast<std::uint8_t*>(target) + 2 * base, row,
+                           2 * static_cast<std::size_t>(count));
         } else {
           V::store_f16_partial(static_cast<std::uint8_t*>(target) + 2 * base, v[i], count);
         }

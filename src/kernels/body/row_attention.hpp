@@ -4,6 +4,7 @@
 // l = the tree sum of 16 lanes (lane i takes positions begin + i mod 16); o by fma, token by token.
 #pragma once
 
+#include "kernels/body/cache_types.hpp"
 #include "kernels/body/math.hpp"
 #include "kernels/row_kernels.hpp"
 
@@ -12,21 +13,6 @@ namespace {
 
 constexpr int kPartPositions = 256;
 constexpr int kPageTokens = 64;
-
-struct CacheF16 {
-  static constexpr int kBytes = 2;
-  ORRERY_INLINE V::F load(const std::byte* p, int n) {
-    return n >= 16 ? V::load_f16(p) : V::load_f16_partial(p, n);
-  }
-};
-
-struct CacheF32 {
-  static constexpr int kBytes = 4;
-  ORRERY_INLINE V::F load(const std::byte* p, int n) {
-    const auto* q = reinterpret_cast<const float*>(p);
-    return n >= 16 ? V::load(q) : V::load_partial(q, n);
-  }
-};
 
 [[gnu::always_inline]] inline const std::byte* page_of(const AttentionPart& a, int position) {
   const auto page = static_cast<std::size_t>(a.pages[position / kPageTokens]);
@@ -91,7 +77,8 @@ inline void soften(const AttentionPart& a, float* scores, float* m, float* l) {
 template <class Cache, int kHeads, int kSlices>
 [[gnu::always_inline]] inline void weigh_slices(const AttentionPart& a, int head, int i,
                                                 const float* weights) {
-  const std::size_t values = static_cast<std::size_t>(kPageTokens * a.k_dim * Cache::kBytes);
+  const std::size_t values =
+      kPageTokens * static_cast<std::size_t>(a.k_dim) * element_bytes(a.k_type);
   const std::ptrdiff_t row_bytes = static_cast<std::ptrdiff_t>(a.v_dim) * Cache::kBytes;
   V::F acc[kHeads][kSlices];
   for (int h = 0; h < kHeads; ++h)
@@ -120,28 +107,33 @@ template <class Cache, int kHeads, int kSlices>
 }
 
 template <class Cache, int kHeads>
-void attend_heads(const AttentionPart& a, int head) {
-  alignas(64) float scores[kHeads * kPartPositions + 16];
-  score_part<Cache, kHeads>(a, head, scores);
-  for (int h = 0; h < kHeads; ++h)
-    soften(a, scores + h * kPartPositions, a.m + head + h, a.l + head + h);
+[[gnu::always_inline]] inline void weigh_part(const AttentionPart& a, int head,
+                                              const float* weights) {
   constexpr int kSlices = kHeads == 1 ? 4 : 2;
   int i = 0;
   for (; i + 16 * kSlices <= a.v_dim; i += 16 * kSlices)
-    weigh_slices<Cache, kHeads, kSlices>(a, head, i, scores);
-  for (; i < a.v_dim; i += 16) weigh_slices<Cache, kHeads, 1>(a, head, i, scores);
+    weigh_slices<Cache, kHeads, kSlices>(a, head, i, weights);
+  for (; i < a.v_dim; i += 16) weigh_slices<Cache, kHeads, 1>(a, head, i, weights);
 }
 
-template <class Cache>
-[[gnu::always_inline]] inline void attend(const AttentionPart& a) {
+template <int kHeads>
+void attend_heads(const AttentionPart& a, int head) {
+  alignas(64) float scores[kHeads * kPartPositions + 16];
+  with_cache(a.k_type, [&](auto cache) { score_part<decltype(cache), kHeads>(a, head, scores); });
+  for (int h = 0; h < kHeads; ++h)
+    soften(a, scores + h * kPartPositions, a.m + head + h, a.l + head + h);
+  with_cache(a.v_type, [&](auto cache) { weigh_part<decltype(cache), kHeads>(a, head, scores); });
+}
+
+inline void attend(const AttentionPart& a) {
   constexpr int kMost = V::kMaxTile;  // every group of heads reads the whole part
   int head = 0;
-  for (; head + kMost <= a.g; head += kMost) attend_heads<Cache, kMost>(a, head);
+  for (; head + kMost <= a.g; head += kMost) attend_heads<kMost>(a, head);
   if constexpr (kMost >= 4) {
-    if (a.g - head == 3) return attend_heads<Cache, 3>(a, head);
-    if (a.g - head == 2) return attend_heads<Cache, 2>(a, head);
+    if (a.g - head == 3) return attend_heads<3>(a, head);
+    if (a.g - head == 2) return attend_heads<2>(a, head);
   }
-  for (; head < a.g; ++head) attend_heads<Cache, 1>(a, head);
+  for (; head < a.g; ++head) attend_heads<1>(a, head);
 }
 
 inline void attention_part(const AttentionPart& a) {
@@ -153,11 +145,7 @@ inline void attention_part(const AttentionPart& a) {
     }
     return;
   }
-  if (a.f32_cache) {
-    attend<CacheF32>(a);
-  } else {
-    attend<CacheF16>(a);
-  }
+  attend(a);
 }
 
 // Weight of a part: exp(m - largest), 0 for an empty part.

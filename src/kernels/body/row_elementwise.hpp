@@ -158,6 +158,16 @@ inline void to_f16(const float* x, void* out, int n) {
   if (i < n) V::store_f16_partial(bytes + 2 * i, V::load_partial(x + i, n - i), n - i);
 }
 
+inline void to_bf16(const float* x, void* out, int n) {
+  auto* bytes = static_cast<std::uint8_t*>(out);
+  int i = 0;
+  for (; i + 16 <= n; i += 16) V::store_bf16(bytes + 2 * i, V::load(x + i));
+  if (i == n) return;
+  std::uint16_t rest[16];
+  V::store_bf16(rest, V::load_partial(x + i, n - i));
+  __builtin_memcpy(bytes + 2 * i, rest, 2 * static_cast<std::size_t>(n - i));
+}
+
 inline void from_f16(const void* x, float* out, int n) {
   const auto* bytes = static_cast<const std::uint8_t*>(x);
   int i = 0;
