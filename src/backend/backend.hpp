@@ -41,6 +41,12 @@ struct Bindings {
   std::vector<PagePool> pools;  // plan.groups order
 };
 
+// Where the time of a step went, in seconds, the mean of the threads.
+struct StepTime {
+  double busy = 0;     // their own work
+  double waiting = 0;  // from its end until all had ended theirs
+};
+
 class Program {
  public:
   virtual ~Program() = default;
@@ -54,9 +60,10 @@ class Program {
   virtual std::uint64_t scratch_bytes() const = 0;
   // The name of the kernel that runs a step ("avx512_vnni/matmul_i8<Q4_1>").
   virtual std::string kernel_name(std::uint32_t step) const = 0;
-  // With the profile on, run() adds the time of each step, barrier included.
+  // With the profile on, run() adds up the times of each step; take_step_times() gives them and
+  // begins anew. Empty where a backend cannot tell.
   virtual void set_profile(bool) {}
-  virtual std::vector<double> step_seconds() const { return {}; }
+  virtual std::vector<StepTime> take_step_times() { return {}; }
 };
 
 struct DeviceInfo {

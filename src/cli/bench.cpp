@@ -5,17 +5,20 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include "base/clock.hpp"
 #include "cli/app.hpp"
+#include "cli/bench_steps.hpp"
 #include "cli/model_arg.hpp"
 #include "cli/open_model.hpp"
-#include "cli/read_bandwidth.hpp"
+#include "cli/roofline.hpp"
 #include "cli/terminal.hpp"
 #include "engine/model.hpp"
 #include "engine/session.hpp"
+#include "kernels/dispatch.hpp"
 #include "plan/passes.hpp"
 
 namespace orrery::cli {
@@ -25,7 +28,7 @@ struct Options {
   std::string model;
   std::uint32_t prefill = 0, decode = 0, depth = 0, sequences = 1, repeat = 5;
   OpenOptions open;
-  bool json = false;
+  bool json = false, steps = false;
 };
 
 struct Measurement {
@@ -33,6 +36,7 @@ struct Measurement {
   std::uint32_t tokens = 0, depth = 0, sequences = 1;
   std::vector<double> rates;  // tokens per second, one per repeat
   double bytes_per_token = 0, bandwidth_fraction = 0;
+  std::optional<StepTable> steps = std::nullopt;
 };
 
 double median(std::vector<double> values) {
@@ -55,12 +59,17 @@ class Bench {
         rng_(std::random_device{}()) {}
 
   Status run() {
+    ORRERY_TRY(const kernels::KernelSet set, kernels::choose_kernels(forced_isa()));
+    const kernels::PeakKernels& peaks = kernels::peak_kernels(set);
+    const int threads = model_.info().threads;
+    roofline_ = measure_reads(model_.weight_spans(), threads, peaks);
+    if (options_.steps) measure_products(roofline_, threads, peaks);
     if (options_.prefill > 0) ORRERY_TRY_VOID(measure_prefill());
     if (options_.decode > 0) ORRERY_TRY_VOID(measure_decode());
     return {};
   }
-  std::vector<Measurement> results() { return results_; }
-  double bandwidth() const { return bandwidth_; }
+  const std::vector<Measurement>& results() const { return results_; }
+  const Roofline& roofline() const { return roofline_; }
 
  private:
   // Fresh random tokens, so that nothing can be reused.
@@ -87,9 +96,37 @@ class Bench {
       m.rates.push_back(options_.prefill / seconds);
       first.rates.push_back(1 / seconds);
     }
+    if (options_.steps) {
+      ORRERY_TRY(m.steps, profile_prefill(*session));
+    }
     results_.push_back(m);
     results_.push_back(first);
     return {};
+  }
+
+  Result<StepTable> profile_prefill(engine::Session& session) {
+    // The plan of the whole slices; what the other one does for a rest is bookkeeping here.
+    const bool few = executor_->prefers_decode(options_.prefill);
+    backend::Program& program = few ? executor_->decode_program() : executor_->prefill_program();
+    StepSampler sampler(few ? executor_->decode_plan() : executor_->prefill_plan(), program);
+    const std::uint32_t slice = executor_->max_prefill_tokens();
+    std::vector<plan::Work> work;
+    for (std::uint32_t at = 0; at < options_.prefill; at += slice) {
+      const std::uint32_t left = options_.prefill - at;
+      if (executor_->prefers_decode(left) != few) continue;
+      work.push_back({std::min(left, slice), 1, left <= slice ? 1U : 0U, options_.depth + at});
+    }
+    for (std::uint32_t r = 0; r < options_.repeat; ++r) {
+      session.clear();
+      std::vector<text::TokenId> tokens = random_tokens(options_.depth);
+      if (!tokens.empty()) ORRERY_TRY_VOID(session.evaluate(tokens));
+      for (const text::TokenId token : random_tokens(options_.prefill)) tokens.push_back(token);
+      program.take_step_times();  // those of the depth
+      sampler.begin();
+      ORRERY_TRY_VOID(session.evaluate(tokens));
+      sampler.end(work);
+    }
+    return sampler.table(roofline_);
   }
 
   Status measure_decode() {
@@ -116,8 +153,27 @@ class Bench {
       if (r > 0) m.rates.push_back(steps * options_.sequences / (now_seconds() - start));
     }
     add_roofline(m);
+    if (options_.steps) {
+      ORRERY_TRY(m.steps, profile_decode(batch));
+    }
     results_.push_back(m);
     return {};
+  }
+
+  Result<StepTable> profile_decode(const std::vector<engine::Session*>& batch) {
+    for (engine::Session* session : batch) {
+      session->clear();
+      ORRERY_TRY_VOID(session->evaluate(random_tokens(std::max(1U, options_.depth))));
+    }
+    StepSampler sampler(executor_->decode_plan(), executor_->decode_program());
+    const std::uint32_t rows = options_.sequences;
+    for (std::uint32_t t = 0; t < options_.decode; ++t) {
+      const std::vector<text::TokenId> tokens = random_tokens(rows);
+      sampler.begin();
+      ORRERY_TRY_VOID(engine::decode_batch(batch, tokens));
+      sampler.end({{1, rows, rows, std::max(1U, options_.depth) + t}});
+    }
+    return sampler.table(roofline_);
   }
 
   // Bytes that a token must read: all weights but the embedding's other rows, and K and V half-way.
@@ -129,8 +185,7 @@ class Bench {
     }
     kv *= m.depth + m.tokens / 2.0;
     m.bytes_per_token = static_cast<double>(plan::weight_bytes(plan)) / m.sequences + kv;
-    bandwidth_ = read_bandwidth(model_.weight_spans(), model_.info().threads);
-    m.bandwidth_fraction = median(m.rates) * m.bytes_per_token / bandwidth_;
+    m.bandwidth_fraction = median(m.rates) * m.bytes_per_token / roofline_.plain_read;
   }
 
   const Options& options_;
@@ -138,12 +193,12 @@ class Bench {
   std::shared_ptr<engine::Executor> executor_;
   std::mt19937_64 rng_;
   std::vector<Measurement> results_;
-  double bandwidth_ = 0;
+  Roofline roofline_;
 };
 
-void print_json(const engine::Model& model, const std::vector<Measurement>& results) {
+void print_json(const engine::Model& model, const Bench& bench) {
   nlohmann::ordered_json array = nlohmann::ordered_json::array();
-  for (const Measurement& m : results) {
+  for (const Measurement& m : bench.results()) {
     nlohmann::ordered_json entry;
     entry["test"] = m.test;
     entry["tokens"] = m.tokens;
@@ -158,6 +213,10 @@ void print_json(const engine::Model& model, const std::vector<Measurement>& resu
     entry["peak_rss_bytes"] = peak_rss_bytes();
     entry["model"] = model.info().name;
     entry["device"] = model.info().device;
+    if (m.steps) {
+      entry["steps"] = to_json(*m.steps);
+      entry["roofline"] = to_json(bench.roofline());
+    }
     array.push_back(entry);
   }
   print(array.dump(2) + "\n");
@@ -196,6 +255,16 @@ void print_table(const engine::Model& model, const std::vector<Measurement>& res
   print_note(fmt::format("{}; peak memory {}", model.info().device, human_bytes(peak_rss_bytes())));
 }
 
+void print_steps(const Bench& bench) {
+  for (const Measurement& m : bench.results()) {
+    if (!m.steps) continue;
+    const bool decode = m.test == "decode";
+    print(to_text(*m.steps, decode ? "a decoded token" : fmt::format("a prompt of {}", m.tokens)));
+    if (decode) print(overhead_text(*m.steps));
+  }
+  print(to_text(bench.roofline()));
+}
+
 Status bench(Options options) {
   if (options.prefill == 0 && options.decode == 0) {
     options.prefill = 512;
@@ -208,9 +277,10 @@ Status bench(Options options) {
   Bench bench(options, *model);
   ORRERY_TRY_VOID(bench.run());
   if (options.json) {
-    print_json(*model, bench.results());
+    print_json(*model, bench);
   } else {
     print_table(*model, bench.results());
+    if (options.steps) print_steps(bench);
   }
   return {};
 }
@@ -229,6 +299,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--sequences", options->sequences, "sequences decoded together")
       ->check(CLI::Range(1, 32));
   command->add_option("--repeat", options->repeat, "measured repeats")->check(CLI::Range(1, 1000));
+  command->add_flag("--steps", options->steps, "where the time goes, step by step");
   command->add_flag("--json", options->json, "every figure, as JSON");
   add_open_options(*command, options->open);
   command->callback([options, &action] { action = [options] { return bench(*options); }; });

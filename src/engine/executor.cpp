@@ -97,6 +97,10 @@ Status Executor::check_files() const {
   return files_ == nullptr ? Status{} : files_->check_files(true);
 }
 
+bool Executor::prefers_decode(std::size_t tokens) const {
+  return tokens <= std::min(kFewTokens, max_decode_rows());
+}
+
 Status Executor::prefill(SequenceId sequence, std::span<const text::TokenId> ids,
                          std::uint32_t start, std::span<const std::int32_t> outputs) {
   ORRERY_CHECK(!ids.empty() && ids.size() <= max_prefill_tokens());
@@ -110,7 +114,7 @@ Status Executor::prefill(SequenceId sequence, std::span<const text::TokenId> ids
   batch_.n_tokens = static_cast<std::int32_t>(ids.size());
   batch_.n_sequences = 1;
   batch_.n_outputs = 0;
-  prompt_phase_ = ids.size() <= std::min(kFewTokens, max_decode_rows()) ? &decode_ : &prefill_;
+  prompt_phase_ = prefers_decode(ids.size()) ? &decode_ : &prefill_;
   ORRERY_TRY_VOID(run(*prompt_phase_, 0, prompt_phase_->head));
   if (outputs.empty()) return {};
   return prefill_outputs(outputs);

@@ -55,11 +55,15 @@ class Executor {
   std::uint32_t max_prefill_outputs() const {
     return std::min(decode_.plan.capacity.outputs, prefill_.plan.capacity.outputs);
   }
+  // True when prefill() takes the decode plan for so many tokens.
+  bool prefers_decode(std::size_t tokens) const;
   std::uint32_t max_decode_rows() const { return decode_.plan.capacity.tokens; }
   const plan::Plan& decode_plan() const { return decode_.plan; }  // as it is run
   const plan::Plan& prefill_plan() const { return prefill_.plan; }
   const backend::Program& decode_program() const { return *decode_.program; }
   const backend::Program& prefill_program() const { return *prefill_.program; }
+  backend::Program& decode_program() { return *decode_.program; }  // for its profile
+  backend::Program& prefill_program() { return *prefill_.program; }
   std::uint64_t scratch_bytes() const;
 
   // Tokens at positions start, start + 1, ... of one sequence; its pages cover them. Logits of the

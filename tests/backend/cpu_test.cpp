@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/clock.hpp"
 #include "kernels/dispatch.hpp"
 #include "support/tiny_llama.hpp"
 
@@ -223,6 +224,29 @@ TEST(CpuBackendOptions, AProgramCanBeLeftAndResumedAtEveryStep) {
     ASSERT_TRUE(parts.program().run(batch, s, s + 1));
   }
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), parts.program().result()));
+}
+
+TEST(CpuBackendOptions, TheProfileTellsWorkFromWaiting) {
+  TinyLlama model;
+  const auto device = cpu(2, "");
+  Runner runner(*device, model.record(plan::Phase::decode, kCapacity, false), 1);
+  Program& program = runner.program();
+  runner.run({{0, 0, 5}});
+  for (const StepTime& time : program.take_step_times()) EXPECT_EQ(time.busy, 0);
+  program.set_profile(true);
+  const double start = now_seconds();
+  for (int i = 0; i < 20; ++i) runner.run({{0, i, 5}, {1, i, 5}});
+  const double elapsed = now_seconds() - start;
+  const std::vector<StepTime> times = program.take_step_times();
+  ASSERT_EQ(times.size(), program.n_steps());
+  double sum = 0;
+  for (const StepTime& time : times) {
+    EXPECT_GT(time.busy, 0);
+    EXPECT_GT(time.waiting, 0);
+    sum += time.busy + time.waiting;
+  }
+  EXPECT_LT(sum, elapsed * 1.001);
+  for (const StepTime& time : program.take_step_times()) EXPECT_EQ(time.busy, 0);  // taken
 }
 
 }  // namespace

@@ -118,6 +118,30 @@ TEST_F(Commands, BenchPrintsJsonWithTheStableKeys) {
   EXPECT_EQ(tests, (std::vector<std::string>{"prefill", "first_token", "decode"}));
 }
 
+TEST_F(Commands, BenchStepsAddUp) {
+  const std::vector<std::string> base = {"bench", tiny_model(), "--prefill", "40",     "--decode",
+                                         "30",    "--repeat",   "2",         "--steps"};
+  std::vector<std::string> with_json = base;
+  with_json.push_back("--json");
+  const auto json = nlohmann::json::parse(run_program(with_json).out, nullptr, false);
+  ASSERT_TRUE(json.is_array());
+  for (const std::size_t i : {0U, 2U}) {  // prefill and decode
+    const auto& steps = json[i]["steps"];
+    double sum =
+        steps["barrier_seconds"].get<double>() + steps["bookkeeping_seconds"].get<double>();
+    for (const auto& row : steps["rows"]) sum += row["seconds"].get<double>();
+    EXPECT_NEAR(sum, steps["seconds"].get<double>(), 1e-9);
+    EXPECT_GT(steps["rows"].size(), 8U);
+    EXPECT_GT(json[i]["roofline"]["plain_read_bytes_per_second"].get<double>(), 0);
+  }
+  const Outcome outcome = run_program(base);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* expected : {"a prompt of 40: ", "a decoded token: ", "| attn_q/k/v ", "| head ",
+                               "barriers and bookkeeping: ", "roofs, by all threads: "}) {
+    EXPECT_NE(outcome.out.find(expected), std::string::npos) << expected << outcome.out;
+  }
+}
+
 TEST_F(Commands, InspectPlanShowsStepsAndKernels) {
   const Outcome outcome = run_program({"inspect", "plan", tiny_model()});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

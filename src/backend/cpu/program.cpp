@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/checked.hpp"
@@ -44,6 +45,12 @@ StepResult make_step(const CompileContext& context, const plan::Step& step) {
       return make_elementwise(context, step);
   }
   ORRERY_CHECK(false);
+}
+
+// Ticks since `before`, which becomes now.
+std::uint64_t lap(std::uint64_t& before) {
+  const std::uint64_t now = clock_ticks();
+  return now - std::exchange(before, now);
 }
 
 }  // namespace
@@ -131,7 +138,6 @@ Status CpuProgram::bind_steps() {
   std::byte* shared = region_.data() + align_up(plan_.scratch_bytes, 64) + rope_total;
   for (const auto& step : steps_) step->bind_shared(shared);
   thread_scratch_ = shared + shared_total;
-  step_ticks_.resize(steps_.size());
   link_matmuls();
   if (plan_.result != plan::kNone) {
     const plan::Buffer& result = plan_.buffers[static_cast<std::size_t>(plan_.result)];
@@ -188,6 +194,7 @@ void CpuProgram::work(int thread) {
   if (blocks_) kernels_.blocks->thread_begin();
   // The tables are read after the barrier of a later step, because rope follows a matmul.
   if (first_ == 0 && !rope_tables_.empty()) fill_rope_tables(thread);
+  StepTicks* ticks = profile_ ? &ticks_[ticks_stride_ * static_cast<std::size_t>(thread)] : nullptr;
   std::uint64_t before = profile_ ? clock_ticks() : 0;
   std::uint32_t epoch = 0;  // barriers passed
   for (std::uint32_t s = first_; s < last_; ++s) {
@@ -200,15 +207,12 @@ void CpuProgram::work(int thread) {
     }
     if (!merged) steps_[s]->run(worker);
     if (matmul_after_[s] != kNoStep) steps_[matmul_after_[s]]->fetch(worker);
+    if (ticks != nullptr) ticks[s].busy += lap(before);
     if (!worker.alone && !merged) {
       barrier_.wait();
       ++epoch;
     }
-    if (profile_ && thread == 0) {
-      const std::uint64_t now = clock_ticks();
-      step_ticks_[s] += now - before;
-      before = now;
-    }
+    if (ticks != nullptr) ticks[s].waiting += lap(before);
   }
   if (blocks_) kernels_.blocks->thread_end();
 }
@@ -233,10 +237,25 @@ void CpuProgram::fill_rope_tables(int thread) {
   }
 }
 
-std::vector<double> CpuProgram::step_seconds() const {
-  std::vector<double> seconds;
-  for (const std::uint64_t ticks : step_ticks_) seconds.push_back(ticks_to_seconds(ticks));
-  return seconds;
+void CpuProgram::set_profile(bool on) {
+  profile_ = on;
+  ticks_stride_ = steps_.size() + 4;  // no two threads write one cache line
+  ticks_.assign(ticks_stride_ * static_cast<std::size_t>(team_->size()), {});
+}
+
+std::vector<StepTime> CpuProgram::take_step_times() {
+  std::vector<StepTime> times(steps_.size());
+  const double threads = team_->size();
+  for (std::size_t s = 0; s < times.size(); ++s) {
+    StepTicks sum;
+    for (std::size_t at = s; at < ticks_.size(); at += ticks_stride_) {
+      const StepTicks ticks = std::exchange(ticks_[at], {});
+      sum.busy += ticks.busy;
+      sum.waiting += ticks.waiting;
+    }
+    times[s] = {ticks_to_seconds(sum.busy) / threads, ticks_to_seconds(sum.waiting) / threads};
+  }
+  return times;
 }
 
 std::vector<float> CpuProgram::download(plan::BufferId id, std::int64_t rows) const {

@@ -25,8 +25,8 @@ class CpuProgram : public Program {
   std::vector<float> download(plan::BufferId buffer, std::int64_t rows) const override;
   std::uint64_t scratch_bytes() const override { return region_.size(); }
   std::string kernel_name(std::uint32_t step) const override { return steps_[step]->kernel(); }
-  void set_profile(bool on) override { profile_ = on; }
-  std::vector<double> step_seconds() const override;
+  void set_profile(bool on) override;
+  std::vector<StepTime> take_step_times() override;
 
  private:
   CpuProgram(const plan::Plan& plan, Bindings bindings, const kernels::KernelSet& kernels,
@@ -68,7 +68,11 @@ class CpuProgram : public Program {
   bool solo_run_ = false;        // of one row
   std::vector<Cursor> cursors_;  // (3, threads), see work()
   bool profile_ = false;
-  std::vector<std::uint64_t> step_ticks_;
+  struct StepTicks {
+    std::uint64_t busy = 0, waiting = 0;
+  };
+  std::vector<StepTicks> ticks_;  // (threads, ticks_stride_)
+  std::size_t ticks_stride_ = 0;
 };
 
 }  // namespace orrery::backend::cpu

@@ -1,0 +1,118 @@
+#include "plan/cost.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "plan/passes.hpp"
+
+namespace orrery::plan {
+namespace {
+
+double rows_of(const Plan& plan, BufferId id, const Work& work) {
+  const Extent& rows = plan.buffers[static_cast<std::size_t>(id)].rows;
+  return static_cast<double>(
+      rows.at(std::int64_t{work.tokens} * work.sequences, work.sequences, work.outputs));
+}
+
+double product_operations(const Plan& plan, const Step& step, const Work& work) {
+  double cells = 0;
+  for (const WeightId id : step.w) {
+    if (id == kNone) continue;
+    const Weight& weight = plan.weights[static_cast<std::size_t>(id)];
+    cells += static_cast<double>(weight.rows) * weight.cols;
+  }
+  return 2 * cells * rows_of(plan, step.in[0], work);
+}
+
+double embed_bytes(const Plan& plan, const Step& step, const Work& work) {
+  double bytes = 0;
+  for (const WeightId id : step.w) {
+    if (id == kNone) continue;
+    const Weight& weight = plan.weights[static_cast<std::size_t>(id)];
+    bytes += static_cast<double>(row_bytes(weight.dtype, weight.cols));
+  }
+  return bytes * rows_of(plan, step.out[0], work);
+}
+
+// K and V of one token and layer.
+double token_bytes(const Plan& plan, const Step& step) {
+  const CacheGroup& group = plan.groups[static_cast<std::size_t>(step.group)];
+  return static_cast<double>(group.kv_heads * (group.k_row_bytes() + group.v_row_bytes()));
+}
+
+StepCost attention_cost(const Plan& plan, const Step& step, const Work& work) {
+  double seen = 0;  // of all tokens of a sequence
+  for (std::uint32_t t = 0; t < work.tokens; ++t) {
+    const std::uint32_t all = work.position + t + 1;
+    seen += step.window == 0 ? all : std::min(all, step.window);
+  }
+  // Each cached token that anyone sees is read once.
+  const std::uint32_t end = work.position + work.tokens;
+  const std::uint32_t first =
+      step.window == 0 || work.position < step.window ? 0 : work.position + 1 - step.window;
+  const double dims = step.k_dim + step.v_dim;
+  return {work.sequences * (end - first) * token_bytes(plan, step),
+          2 * work.sequences * seen * step.heads * dims};
+}
+
+// "blk.3.attn_q.weight" -> "attn_q"
+std::string stem(const std::string& tensor) {
+  std::string name = tensor;
+  if (name.starts_with("blk.")) name = name.substr(std::min(name.size(), name.find('.', 4) + 1));
+  return name.substr(0, name.find('.'));
+}
+
+// {"attn_q", "attn_k", "attn_v"} -> "attn_q/k/v"
+std::string join(const std::vector<std::string>& stems) {
+  std::string text = stems[0];
+  const std::string prefix = text.substr(0, text.rfind('_') + 1);
+  for (std::size_t i = 1; i < stems.size(); ++i) {
+    text += '/';
+    text += stems[i].starts_with(prefix) ? stems[i].substr(prefix.size()) : stems[i];
+  }
+  return text;
+}
+
+std::string product_label(const Plan& plan, const Step& step) {
+  std::vector<std::string> stems;
+  for (const WeightId id : step.w) {
+    if (id == kNone) continue;
+    std::string name = stem(plan.weights[static_cast<std::size_t>(id)].tensor);
+    if (std::ranges::find(stems, name) == stems.end()) stems.push_back(std::move(name));
+  }
+  return join(stems);
+}
+
+}  // namespace
+
+StepCost step_cost(const Plan& plan, const Step& step, const Work& work) {
+  if (step.out[0] != kNone && rows_of(plan, step.out[0], work) == 0) return {};
+  const auto weights = static_cast<double>(step_weight_bytes(plan, step));
+  switch (step.op) {
+    case Op::matmul:
+    case Op::logits:
+      return {weights, product_operations(plan, step, work)};
+    case Op::embed:
+      return {embed_bytes(plan, step, work), 0};
+    case Op::rope_kv_write:
+      return {weights + static_cast<double>(work.tokens) * work.sequences * token_bytes(plan, step),
+              0};
+    case Op::attention:
+      return attention_cost(plan, step, work);
+    default:
+      return {weights, 0};
+  }
+}
+
+std::string step_label(const Plan& plan, const Step& step) {
+  if (step.op == Op::logits) return "head";
+  std::string label =
+      step.op == Op::matmul ? product_label(plan, step) : std::string(op_name(step.op));
+  if (step.op == Op::quantize_rows || step.out[0] == kNone) return label;
+  const Form form = plan.buffers[static_cast<std::size_t>(step.out[0])].form;
+  if (form == Form::q8) label += "+quantize";
+  if (form == Form::bf16) label += "+bf16";
+  return label;
+}
+
+}  // namespace orrery::plan
