@@ -15,7 +15,7 @@ help:
 	@echo "make run [MODEL=..] [PROMPT=..] build, get the default model, chat or answer"
 	@echo "make test                      every check that CI runs (sanitizers, fuzzers too)"
 	@echo "make check                     the release build's tests and the style checks"
-	@echo "make bench                     benchmark the kernels and the default model (or MODEL=..)"
+	@echo "make bench                     measure the default model (or MODEL=..) and the kernels: report/"
 	@echo "make bench-peers               the same beside llama.cpp, as a table of ratios"
 	@echo "make install [PREFIX=..]       install the program, the library and its header"
 	@echo "make format, make lint         apply the code format; check the style"
@@ -44,9 +44,7 @@ check:
 bench: build
 	@cmake --build build -j $(JOBS) --target rows_bench blocks_bench
 	@test -n "$(MODEL)" || scripts/default-model >/dev/null
-	@build/bench/rows_bench
-	@build/bench/blocks_bench
-	@build/orrery bench $(MODEL)
+	@bench/report/report.py $(if $(MODEL),--model $(MODEL))
 
 bench-peers: build
 	@bench/peers/compare.py $(if $(MODEL),--model $(MODEL))
