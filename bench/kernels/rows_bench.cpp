@@ -87,7 +87,7 @@ double pass(const RowKernels& table, DType type, const MatmulRows& all, int thre
           static_cast<const std::uint8_t*>(all.w) + static_cast<std::size_t>(row) * all.w_stride;
       part.n = std::min(64, all.n - row);
       part.y = all.y + row;
-      table.matmul[static_cast<int>(type)](part);
+      row_matmul(table, type, part.m)(part);
     }
     seconds[static_cast<std::size_t>(thread)] = thread_seconds() - start;
   };

@@ -98,10 +98,17 @@ struct AttentionMerge {
   std::size_t out_stride;
 };
 
+// Class i8 for many activation rows: the same bits as `matmul`, faster from `rows` rows on.
+struct PanelKernels {
+  int rows;
+  void (*matmul[kMaxDTypeId])(const MatmulRows&);
+};
+
 struct RowKernels {
   const char* isa;  // "emu", "avx2", "avx512"
   // By dtype id; null where a type has no kernel. Quantized types: class i8; float types: f32.
   void (*matmul[kMaxDTypeId])(const MatmulRows&);
+  const PanelKernels* panels;  // null: `matmul` serves any number of rows
   void (*quantize_q8)(const float* x, int k, void* q8_row);
   void (*norm)(const NormRow&);
   void (*rope)(const RopeRow&);
@@ -118,5 +125,13 @@ struct RowKernels {
   void (*to_bf16)(const float* x, void* out, int n);
   void (*from_f16)(const void* x, float* out, int n);
 };
+
+// The kernel for m activation rows.
+inline auto row_matmul(const RowKernels& table, DType type, int m) {
+  const auto id = static_cast<std::size_t>(type);
+  const bool many =
+      table.panels != nullptr && m >= table.panels->rows && table.panels->matmul[id] != nullptr;
+  return many ? table.panels->matmul[id] : table.matmul[id];
+}
 
 }  // namespace orrery::kernels

@@ -25,10 +25,6 @@ ORRERY_FOR_EACH_BLOCK256(ORRERY_DECLARE)
 #undef ORRERY_DECLARE
 
 // Defined where V::kPanelRows is not 0.
-#define ORRERY_DECLARE(type, format) \
-  extern "C" void ORRERY_KERNEL_NAME(panel_##type)(const MatmulRows& a);
-ORRERY_FOR_EACH_BLOCK32(ORRERY_DECLARE)
-ORRERY_FOR_EACH_BLOCK256(ORRERY_DECLARE)
-#undef ORRERY_DECLARE
+extern "C" const PanelKernels ORRERY_KERNEL_NAME(panels);
 
 }  // namespace orrery::kernels

@@ -25,6 +25,7 @@ constexpr RowKernels make_table() {
   ORRERY_FOR_EACH_BLOCK32(ORRERY_ENTRY)
   ORRERY_FOR_EACH_BLOCK256(ORRERY_ENTRY)
 #undef ORRERY_ENTRY
+  if constexpr (V::kPanelRows != 0) table.panels = &ORRERY_KERNEL_NAME(panels);
   table.quantize_q8 = quantize_q8;
   table.norm = norm;
   table.rope = rope;

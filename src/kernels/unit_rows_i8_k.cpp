@@ -7,12 +7,6 @@ namespace orrery::kernels {
 
 #define ORRERY_DEFINE(type, format)                             \
   void ORRERY_KERNEL_NAME(matmul_##type)(const MatmulRows& a) { \
-    if constexpr (V::kPanelRows != 0) {                         \
-      if (a.m >= V::kPanelRows) {                               \
-        ORRERY_KERNEL_NAME(panel_##type)(a);                    \
-        return;                                                 \
-      }                                                         \
-    }                                                           \
     matmul_i8<format>(a);                                       \
   }
 ORRERY_FOR_EACH_BLOCK256(ORRERY_DEFINE)

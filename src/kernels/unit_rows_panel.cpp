@@ -4,13 +4,24 @@
 #include "kernels/row_table.hpp"
 
 namespace orrery::kernels {
+namespace {
 
-#define ORRERY_DEFINE(type, format)                            \
-  void ORRERY_KERNEL_NAME(panel_##type)(const MatmulRows& a) { \
-    matmul_panels<format>(a);                                  \
-  }
-ORRERY_FOR_EACH_BLOCK32(ORRERY_DEFINE)
-ORRERY_FOR_EACH_BLOCK256(ORRERY_DEFINE)
-#undef ORRERY_DEFINE
+constexpr PanelKernels make_table() {
+  PanelKernels table = {};
+  table.rows = V::kPanelRows;
+#define ORRERY_ENTRY(type, format) \
+  table.matmul[static_cast<int>(DType::type)] = matmul_panels<format>;
+  ORRERY_FOR_EACH_BLOCK32(ORRERY_ENTRY)
+  ORRERY_FOR_EACH_BLOCK256(ORRERY_ENTRY)
+#undef ORRERY_ENTRY
+  return table;
+}
+
+}  // namespace
+
+extern "C" {
+extern const PanelKernels ORRERY_KERNEL_NAME(panels);
+constinit const PanelKernels ORRERY_KERNEL_NAME(panels) = make_table();
+}
 
 }  // namespace orrery::kernels

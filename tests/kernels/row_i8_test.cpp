@@ -77,7 +77,7 @@ std::vector<float> multiply(const RowKernels& table, DType type, const std::uint
                             int k, const Bytes& x, int m) {
   std::vector<float> y(static_cast<std::size_t>(m * n), -1.0F);
   const std::size_t stride = q8_layout(static_cast<std::size_t>(k)).stride;
-  const auto kernel = table.matmul[static_cast<int>(type)];
+  const auto kernel = row_matmul(table, type, m);
   kernel({w, row_bytes(type, static_cast<std::uint64_t>(k)), n, k, x.data(), stride, m, y.data(),
           static_cast<std::size_t>(n)});
   return y;

@@ -18,10 +18,32 @@ struct Part {
   const float* bias = nullptr;
   const float* bias_up = nullptr;
   BufferRef out;
-  void (*kernel)(const kernels::MatmulRows&) = nullptr;
-  void (*kernel_up)(const kernels::MatmulRows&) = nullptr;
+  DType dtype = DType::f32, dtype_up = DType::f32;
   std::uint64_t up_stride = 0;
-  std::int32_t first_chunk = 0, chunks = 0;
+};
+
+// How the weight rows of a step are cut into chunks, part after part.
+struct Grid {
+  std::uint32_t chunk_rows = 32;
+  std::int32_t first[4] = {};  // chunk of each part, and behind the last
+  std::int32_t chunks = 0;
+
+  Grid() = default;
+  Grid(const std::vector<Part>& parts, std::uint64_t wanted_rows, std::uint64_t least,
+       std::uint64_t most) {
+    chunk_rows = static_cast<std::uint32_t>(std::clamp(wanted_rows / 32 * 32, least, most));
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      first[i] = chunks;
+      chunks += static_cast<std::int32_t>(ceil_div(parts[i].rows, chunk_rows));
+    }
+    first[parts.size()] = chunks;
+  }
+};
+
+// One chunk: weight rows [begin, begin + rows) of a part.
+struct Chunk {
+  const Part* part;
+  std::uint32_t begin, rows;
 };
 
 class MatmulRowsStep : public CpuStep {
@@ -44,43 +66,39 @@ class MatmulRowsStep : public CpuStep {
       total += parts_.back().rows;
     }
     // About eight chunks a thread: a preempted thread holds up the others for an eighth of a step.
-    const std::uint64_t wanted = total / (8 * static_cast<std::uint64_t>(context.threads));
-    chunk_rows_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted / 32 * 32, 32, 1024));
-    for (Part& part : parts_) {
-      part.first_chunk = n_chunks_;
-      part.chunks = static_cast<std::int32_t>(ceil_div(part.rows, chunk_rows_));
-      n_chunks_ += part.chunks;
-    }
+    // With many activation rows a chunk is some panels, which share what is prepared of the rows.
+    const auto threads = static_cast<std::uint64_t>(context.threads);
+    few_ = Grid(parts_, total / (8 * threads), 32, 1024);
+    many_ = Grid(parts_, total / (3 * threads), 32, 128);
     kernel_ = context.kernel_label(
         false, step.number_class == plan::NumberClass::i8 ? "matmul_i8" : "matmul_f32", step.w[0]);
   }
 
   std::size_t scratch_bytes() const override {
-    return std::size_t{kRowsAtOnce} * chunk_rows_ * 4 * 2 + kernels::q8_layout(chunk_rows_).stride;
+    return std::size_t{kRowsAtOnce} * most_rows() * 4 * 2 + kernels::q8_layout(most_rows()).stride;
   }
 
   void run(const Worker& worker) const override {
     const std::int32_t rows = batch_rows(*worker.batch, outputs_);
     if (rows == 0) return;
-    Handout chunks = worker.ranges(n_chunks_);
+    const Grid& grid = grid_for(rows);
+    Handout chunks = worker.ranges(grid.chunks);
     for (std::int32_t c = chunks.next(); c >= 0; c = chunks.next()) {
-      const Part* part = part_of(c);
-      const std::uint32_t begin = static_cast<std::uint32_t>(c - part->first_chunk) * chunk_rows_;
-      const std::uint32_t n = std::min(chunk_rows_, part->rows - begin);
+      const Chunk chunk = chunk_at(grid, c);
       for (std::int32_t r = 0; r < rows; r += kRowsAtOnce) {
-        run_chunk(worker, *part, begin, n, r, std::min(kRowsAtOnce, rows - r));
+        run_chunk(worker, chunk, r, std::min(kRowsAtOnce, rows - r));
       }
     }
   }
 
   // The kernels fetch ahead of themselves, but nobody is ahead of their first rows.
   void fetch(const Worker& worker) const override {
-    const std::int32_t c = worker.ranges(n_chunks_).first(worker.thread);
-    if (c >= n_chunks_) return;
-    const Part* part = part_of(c);
-    const std::uint32_t begin = static_cast<std::uint32_t>(c - part->first_chunk) * chunk_rows_;
-    fetch_lines(part->w + begin * part->w_stride);
-    if (glu_) fetch_lines(part->w_up + begin * part->up_stride);
+    const Grid& grid = grid_for(batch_rows(*worker.batch, outputs_));
+    const std::int32_t c = worker.ranges(grid.chunks).first(worker.thread);
+    if (c >= grid.chunks) return;
+    const Chunk chunk = chunk_at(grid, c);
+    fetch_lines(chunk.part->w + chunk.begin * chunk.part->w_stride);
+    if (glu_) fetch_lines(chunk.part->w_up + chunk.begin * chunk.part->up_stride);
   }
 
  private:
@@ -89,10 +107,16 @@ class MatmulRowsStep : public CpuStep {
     for (int i = 0; i < kFetchBytes; i += kLine) __builtin_prefetch(p + i, 0, 2);
   }
 
-  const Part* part_of(std::int32_t chunk) const {
-    const Part* part = parts_.data();
-    while (chunk >= part->first_chunk + part->chunks) ++part;
-    return part;
+  const Grid& grid_for(std::int32_t rows) const {
+    return kernels_.panels != nullptr && rows >= kernels_.panels->rows ? many_ : few_;
+  }
+  std::uint32_t most_rows() const { return std::max(few_.chunk_rows, many_.chunk_rows); }
+
+  Chunk chunk_at(const Grid& grid, std::int32_t c) const {
+    std::size_t i = 0;
+    while (c >= grid.first[i + 1]) ++i;
+    const std::uint32_t begin = static_cast<std::uint32_t>(c - grid.first[i]) * grid.chunk_rows;
+    return {&parts_[i], begin, std::min(grid.chunk_rows, parts_[i].rows - begin)};
   }
 
   static constexpr std::int32_t kRowsAtOnce = 32;  // activation rows per pass over a chunk
@@ -101,32 +125,30 @@ class MatmulRowsStep : public CpuStep {
     const auto stride = [&](plan::WeightId id) {
       return row_bytes(context.info(id).dtype, context.info(id).cols);
     };
-    const auto kernel = [&](plan::WeightId id) {
-      return kernels_.matmul[static_cast<std::size_t>(context.info(id).dtype)];
-    };
     Part part;
     part.w = context.weight(step.w[i]);
     part.w_stride = stride(step.w[i]);
     part.rows = context.info(step.w[i]).rows;
     part.bias = context.vector(step.bias[i]);
-    part.kernel = kernel(step.w[i]);
+    part.dtype = context.info(step.w[i]).dtype;
     part.out = context.buffer(step.out[glu_ ? 0 : i]);
     if (glu_) {
       part.w_up = context.weight(step.w[1]);
       part.up_stride = stride(step.w[1]);
       part.bias_up = context.vector(step.bias[1]);
-      part.kernel_up = kernel(step.w[1]);
+      part.dtype_up = context.info(step.w[1]).dtype;
     }
     return part;
   }
 
   // Weight rows [begin, begin + n) x activation rows [r, r + m).
-  void run_chunk(const Worker& worker, const Part& part, std::uint32_t begin, std::uint32_t n,
-                 std::int32_t r, std::int32_t m) const {
+  void run_chunk(const Worker& worker, const Chunk& chunk, std::int32_t r, std::int32_t m) const {
+    const Part& part = *chunk.part;
+    const std::uint32_t begin = chunk.begin, n = chunk.rows;
     float* gate = reinterpret_cast<float*>(worker.scratch);  // (m, n)
-    float* up = gate + std::size_t{kRowsAtOnce} * chunk_rows_;
+    float* up = gate + std::size_t{kRowsAtOnce} * most_rows();
     std::byte* temporary =
-        reinterpret_cast<std::byte*>(up + std::size_t{kRowsAtOnce} * chunk_rows_);
+        reinterpret_cast<std::byte*>(up + std::size_t{kRowsAtOnce} * most_rows());
     const bool direct = part.out.form == plan::Form::f32 && !glu_;
     kernels::MatmulRows args{};
     args.w = part.w + begin * part.w_stride;
@@ -138,12 +160,12 @@ class MatmulRowsStep : public CpuStep {
     args.m = m;
     args.y = direct ? part.out.row(r) + begin : gate;
     args.y_stride = direct ? part.out.cols : n;
-    part.kernel(args);
+    row_matmul(kernels_, part.dtype, m)(args);
     if (glu_) {
       args.w = part.w_up + begin * part.up_stride;
       args.w_stride = part.up_stride;
       args.y = up;
-      part.kernel_up(args);
+      row_matmul(kernels_, part.dtype_up, m)(args);
     }
     for (std::int32_t i = 0; i < m; ++i) {
       float* y = direct ? part.out.row(r + i) + begin : gate + std::size_t{n} * i;
@@ -177,8 +199,7 @@ class MatmulRowsStep : public CpuStep {
   bool glu_, outputs_;
   const kernels::RowKernels& kernels_;
   std::vector<Part> parts_;
-  std::uint32_t chunk_rows_ = 32;
-  std::int32_t n_chunks_ = 0;
+  Grid few_, many_;
 };
 
 }  // namespace

@@ -10,24 +10,22 @@
 namespace orrery::kernels {
 namespace {
 
-// kGroup: weights a scale. kMin: the type has a minimum. kSigned: codes for dot_signed.
+// Activation rows that go together: they share the unpacking.
+constexpr int kMaxActivations = 32;
+// Panels that share what is prepared of the activations.
+constexpr int kMaxPanels = 8;
+
+// Sixteen weight rows along a slab of k. kGroup: weights a scale. kMin: the type has a minimum.
+// kSigned: codes for dot_signed.
 template <int kGroup, bool kMin, bool kSigned>
 struct Panel {
-  static constexpr int kSlab = 1024;  // weights along k at a time: 16 KiB of codes
+  static constexpr int kSlab = 1024;  // weights along k: 16 KiB of codes
   static constexpr int kGroups = kSlab / kGroup;
-  static constexpr int kWords = kGroup / 4;   // of a row and group
-  static constexpr int kMaxActivations = 32;  // that keep partial sums at the same time
+  static constexpr int kWords = kGroup / 4;  // of a row and group
 
   alignas(64) std::uint8_t codes[kGroups][kWords][64];  // 4 codes of each of the 16 rows
   alignas(64) float d[kGroups][16];
   alignas(64) float m[kMin ? kGroups : 1][16];
-  alignas(64) float partial[kMaxActivations][4][16];
-
-  void clear(int activations) {
-    for (int t = 0; t < activations; ++t)
-      for (float* p : {partial[t][0], partial[t][1], partial[t][2], partial[t][3]})
-        V::store(p, V::zero());
-  }
 
   // A quad of four rows to groups from `group` on, rows 4 set .. 4 set + 3 of the panel.
   template <class Format, int quad>
@@ -56,124 +54,159 @@ struct Panel {
       unpack_quad<Format, 3>(rows, s, group + 12, set);
     }
   }
+};
 
-  // One activation row over a slab.
-  struct Activation {
-    const std::int8_t* q;
-    const float* d;
-    alignas(64) std::int32_t start[kGroups];  // of each sum: what the zero point takes off
-    alignas(64) float c[kMin ? kGroups : 1];  // d_x sum(q)
+// Activation rows along the same slab.
+template <int kGroup, bool kMin>
+struct PanelInput {
+  static constexpr int kGroups = 1024 / kGroup;
 
-    void load(const std::uint8_t* row, const Q8Layout& layout, int k, int groups, int zero) {
-      q = reinterpret_cast<const std::int8_t*>(row) + k;
-      d = reinterpret_cast<const float*>(row + layout.d_offset) + k / 32;
+  const std::uint8_t* rows = nullptr;  // Q8Layout rows
+  std::size_t stride = 0;
+  std::size_t q_offset = 0, d_offset = 0;        // of the slab inside a row
+  std::int32_t start[kGroups][kMaxActivations];  // of a sum: what the zero point takes off
+  float c[kMin ? kGroups : 1][kMin ? kMaxActivations : 1];  // d_x sum(q)
+
+  void load(const MatmulRows& a, int first, int count, int k, int groups, int zero) {
+    const Q8Layout layout = q8_layout(static_cast<std::size_t>(a.k));
+    rows = static_cast<const std::uint8_t*>(a.x) + static_cast<std::size_t>(first) * a.x_stride;
+    stride = a.x_stride;
+    q_offset = static_cast<std::size_t>(k);
+    d_offset = layout.d_offset + static_cast<std::size_t>(k / 32) * sizeof(float);
+    for (int t = 0; t < count; ++t) {
+      const std::uint8_t* row = rows + static_cast<std::size_t>(t) * stride;
+      const auto* d = reinterpret_cast<const float*>(row + d_offset);
       const auto* sums = reinterpret_cast<const std::int16_t*>(row + layout.sums_offset) + k / 16;
       for (int g = 0; g < groups; ++g) {
         const std::int32_t sum = kGroup == 32 ? sums[2 * g] + sums[2 * g + 1] : sums[g];
-        start[g] = -zero * sum;
-        if constexpr (kMin) c[g] = d[g * kGroup / 32] * static_cast<float>(sum);
+        start[g][t] = -zero * sum;
+        if constexpr (kMin) c[g][t] = d[g * kGroup / 32] * static_cast<float>(sum);
       }
-    }
-  };
-
-  // Activation rows of a tile over groups [0, groups); `sums` are their partial sums.
-  template <int kTile>
-  void multiply(const Activation* x, int groups, float (*sums)[4][16]) const {
-    for (int p = 0; p < 4; ++p) {
-      V::F acc[kTile];
-      for (int t = 0; t < kTile; ++t) acc[t] = V::load(sums[t][p]);
-      for (int g = p; g < groups; g += 4) {
-        V::I dots[kTile];
-        for (int t = 0; t < kTile; ++t) dots[t] = V::splat_i(x[t].start[g]);
-        for (int i = 0; i < kWords; ++i) {
-          const V::B w = V::load_b(codes[g][i]);
-          for (int t = 0; t < kTile; ++t) {
-            const V::B q = V::repeat_word(x[t].q + g * kGroup + 4 * i);
-            dots[t] = kSigned ? V::dot_signed(dots[t], w, q) : V::dot(dots[t], w, q);
-          }
-        }
-        const V::F scale = V::load(d[g]);
-        for (int t = 0; t < kTile; ++t) {
-          const V::F s = V::mul(scale, V::splat(x[t].d[g * kGroup / 32]));
-          acc[t] = V::fma(V::to_float(dots[t]), s, acc[t]);
-          if constexpr (kMin) acc[t] = V::fma(V::load(m[g]), V::splat(x[t].c[g]), acc[t]);
-        }
-      }
-      for (int t = 0; t < kTile; ++t) V::store(sums[t][p], acc[t]);
-    }
-  }
-
-  void multiply_tile(const Activation* x, int rows, int groups, float (*sums)[4][16]) const {
-    switch (rows) {
-      case 1:
-        return multiply<1>(x, groups, sums);
-      case 2:
-        return multiply<2>(x, groups, sums);
-      case 3:
-        return multiply<3>(x, groups, sums);
-      case 4:
-        return multiply<4>(x, groups, sums);
-      case 5:
-        return multiply<5>(x, groups, sums);
-      case 6:
-        return multiply<6>(x, groups, sums);
-      case 7:
-        return multiply<7>(x, groups, sums);
-      default:
-        return multiply<kMaxTile>(x, groups, sums);
-    }
-  }
-  static constexpr int kMaxTile = 8;  // activation rows that pass over the panel together
-
-  // y of `rows` weight rows for `count` activation rows.
-  void store(float* y, std::size_t y_stride, int rows, int count) const {
-    for (int t = 0; t < count; ++t) {
-      const auto& p = partial[t];
-      const V::F even = V::add(V::load(p[0]), V::load(p[2]));
-      const V::F odd = V::add(V::load(p[1]), V::load(p[3]));
-      V::store_partial(y + static_cast<std::size_t>(t) * y_stride, V::add(even, odd), rows);
     }
   }
 };
 
-// Weight rows [row, row + 16) times activation rows [first, first + count).
+// kTile activation rows from `first` on over groups [0, groups) of a panel; `sums` are their
+// partial sums.
+template <int kTile, int kGroup, bool kMin, bool kSigned>
+[[gnu::noinline]] void multiply_panel(const Panel<kGroup, kMin, kSigned>& w,
+                                      const PanelInput<kGroup, kMin>& x, int first, int groups,
+                                      float (*sums)[4][16]) {
+  constexpr int kWords = kGroup / 4;
+  const std::size_t stride = x.stride;
+  // Three rows to a base: the others are one and two strides away, which an address can hold.
+  const std::uint8_t* bases[3];
+  for (int b = 0; b < 3; ++b) {
+    bases[b] = x.rows + static_cast<std::size_t>(first + (3 * b < kTile ? 3 * b : 0)) * stride;
+  }
+  for (int p = 0; p < 4; ++p) {
+    V::F acc[kTile];
+    for (int t = 0; t < kTile; ++t) acc[t] = V::load(sums[t][p]);
+    for (int g = p; g < groups; g += 4) {
+      const std::size_t q = x.q_offset + static_cast<std::size_t>(g * kGroup);
+      const std::size_t d = x.d_offset + static_cast<std::size_t>(g * kGroup / 32) * sizeof(float);
+      const auto row = [&](int t, std::size_t offset) {
+        return bases[t / 3] + offset + static_cast<std::size_t>(t % 3) * stride;
+      };
+      V::I dots[kTile];
+      for (int t = 0; t < kTile; ++t) dots[t] = V::splat_i(x.start[g][first + t]);
+      for (int i = 0; i < kWords; ++i) {
+        const V::B codes = V::load_b(w.codes[g][i]);
+        for (int t = 0; t < kTile; ++t) {
+          const V::B word = V::repeat_word(row(t, q) + 4 * i);
+          dots[t] = kSigned ? V::dot_signed(dots[t], codes, word) : V::dot(dots[t], codes, word);
+        }
+      }
+      const V::F scale = V::load(w.d[g]);
+      for (int t = 0; t < kTile; ++t) {
+        const V::F s = V::mul(scale, V::splat(bits_float(load_u32(row(t, d)))));
+        acc[t] = V::fma(V::to_float(dots[t]), s, acc[t]);
+        if constexpr (kMin) acc[t] = V::fma(V::load(w.m[g]), V::splat(x.c[g][first + t]), acc[t]);
+      }
+    }
+    for (int t = 0; t < kTile; ++t) V::store(sums[t][p], acc[t]);
+  }
+}
+
+constexpr int kMaxTile = 8;  // activation rows that pass over a panel together
+
+template <class Panel, class Input>
+void multiply_tile(int rows, const Panel& w, const Input& x, int first, int groups,
+                   float (*sums)[4][16]) {
+  switch (rows) {
+    case 1:
+      return multiply_panel<1>(w, x, first, groups, sums);
+    case 2:
+      return multiply_panel<2>(w, x, first, groups, sums);
+    case 3:
+      return multiply_panel<3>(w, x, first, groups, sums);
+    case 4:
+      return multiply_panel<4>(w, x, first, groups, sums);
+    case 5:
+      return multiply_panel<5>(w, x, first, groups, sums);
+    case 6:
+      return multiply_panel<6>(w, x, first, groups, sums);
+    case 7:
+      return multiply_panel<7>(w, x, first, groups, sums);
+    default:
+      return multiply_panel<kMaxTile>(w, x, first, groups, sums);
+  }
+}
+
+// Activation rows [first, first + count) times weight rows, up to kMaxPanels panels at a time.
 template <class Format>
 class PanelProduct {
  public:
   PanelProduct(const MatmulRows& a, int first, int count) : a_(a), first_(first), count_(count) {}
 
-  void run(int row) {
-    const auto* base =
-        static_cast<const std::uint8_t*>(a_.w) + static_cast<std::size_t>(row) * a_.w_stride;
-    GroupPrefetch<16> ahead(base, a_.w_stride);
-    panel_.clear(count_);
+  // Weight rows [begin, end).
+  void run(int begin, int end) {
+    const int panels = (end - begin + 15) / 16;
+    clear(panels);
     for (int k = 0; k < a_.k; k += Panel_::kSlab) {
       const int weights = a_.k - k < Panel_::kSlab ? a_.k - k : Panel_::kSlab;
-      unpack(row, base, k, weights, ahead);
-      multiply(k, weights / Format::kGroup);
+      const int groups = weights / Format::kGroup;
+      input_.load(a_, first_, count_, k, groups, kZero);
+      for (int p = 0; p < panels; ++p) {
+        unpack(begin + 16 * p, k, weights);
+        multiply(groups, partial_[p]);
+      }
     }
-    const int rows = a_.n - row < 16 ? a_.n - row : 16;
-    panel_.store(a_.y + static_cast<std::size_t>(first_) * a_.y_stride + row, a_.y_stride, rows,
-                 count_);
+    for (int p = 0; p < panels; ++p) {
+      const int row = begin + 16 * p;
+      store(row, end - row < 16 ? end - row : 16, partial_[p]);
+    }
   }
 
  private:
   using Panel_ = Panel<Format::kGroup, Format::kMin, Format::kSigned>;
+  using Sums = float[4][16];  // partial sums of an activation row, a lane for each weight row
   static constexpr int kStepWeights = Format::kQuads * 4 * Format::kGroup;
   static constexpr int kZero = Format::kZero + (Format::kSigned ? V::kSignedBias : 0);
 
+  void clear(int panels) {
+    for (int p = 0; p < panels; ++p)
+      for (int t = 0; t < count_; ++t)
+        for (float* sum :
+             {partial_[p][t][0], partial_[p][t][1], partial_[p][t][2], partial_[p][t][3]})
+          V::store(sum, V::zero());
+  }
+
   // Rows from n on repeat the last one.
-  void unpack(int row, const std::uint8_t* base, int k, int weights, GroupPrefetch<16>& ahead) {
+  void unpack(int row, int k, int weights) {
+    const auto* base =
+        static_cast<const std::uint8_t*>(a_.w) + static_cast<std::size_t>(row) * a_.w_stride;
+    const std::size_t first_step = static_cast<std::size_t>(k / kStepWeights) * Format::kStepBytes;
+    GroupPrefetch<16> ahead(base, a_.w_stride, first_step);
     for (int w = 0; w < weights; w += kStepWeights) {
-      const int step = (k + w) / kStepWeights;
       const bool cut = weights - w < kStepWeights;
       ahead.fetch(cut ? (weights - w) / Format::kGroup * Format::kBlockBytes : Format::kStepBytes);
       for (int set = 0; set < 4; ++set) {
         Rows rows;
         for (int r = 0; r < 4; ++r) {
           const int at = row + 4 * set + r < a_.n ? 4 * set + r : a_.n - 1 - row;
-          rows.at[r] = base + static_cast<std::size_t>(at) * a_.w_stride +
-                       static_cast<std::size_t>(step) * Format::kStepBytes;
+          rows.at[r] = base + static_cast<std::size_t>(at) * a_.w_stride + first_step +
+                       static_cast<std::size_t>(w / kStepWeights) * Format::kStepBytes;
         }
         if (cut) {
           unpack_cut(rows, (weights - w) / Format::kGroup, w / Format::kGroup, set);
@@ -197,33 +230,40 @@ class PanelProduct {
   }
 
   // In tiles of nearly the same size.
-  void multiply(int k, int groups) {
-    const Q8Layout layout = q8_layout(static_cast<std::size_t>(a_.k));
+  void multiply(int groups, Sums* sums) const {
     int done = 0;
-    for (int tiles = (count_ + Panel_::kMaxTile - 1) / Panel_::kMaxTile; tiles > 0; --tiles) {
+    for (int tiles = (count_ + kMaxTile - 1) / kMaxTile; tiles > 0; --tiles) {
       const int rows = (count_ - done + tiles - 1) / tiles;
-      for (int t = 0; t < rows; ++t) {
-        const auto* x = static_cast<const std::uint8_t*>(a_.x) +
-                        static_cast<std::size_t>(first_ + done + t) * a_.x_stride;
-        tile_[t].load(x, layout, k, groups, kZero);
-      }
-      panel_.multiply_tile(tile_, rows, groups, panel_.partial + done);
+      multiply_tile(rows, panel_, input_, done, groups, sums + done);
       done += rows;
+    }
+  }
+
+  void store(int row, int rows, const Sums* sums) const {
+    for (int t = 0; t < count_; ++t) {
+      const V::F even = V::add(V::load(sums[t][0]), V::load(sums[t][2]));
+      const V::F odd = V::add(V::load(sums[t][1]), V::load(sums[t][3]));
+      V::store_partial(a_.y + static_cast<std::size_t>(first_ + t) * a_.y_stride + row,
+                       V::add(even, odd), rows);
     }
   }
 
   const MatmulRows& a_;
   int first_, count_;
   Panel_ panel_;
-  typename Panel_::Activation tile_[Panel_::kMaxTile];
+  PanelInput<Format::kGroup, Format::kMin> input_;
+  alignas(64) Sums partial_[kMaxPanels][kMaxActivations];
 };
 
 template <class Format>
 void matmul_panels(const MatmulRows& a) {
-  constexpr int kMost = Panel<Format::kGroup, Format::kMin, Format::kSigned>::kMaxActivations;
-  for (int first = 0; first < a.m; first += kMost) {
-    PanelProduct<Format> product(a, first, a.m - first < kMost ? a.m - first : kMost);
-    for (int row = 0; row < a.n; row += 16) product.run(row);
+  constexpr int kRows = 16 * kMaxPanels;
+  for (int first = 0; first < a.m; first += kMaxActivations) {
+    const int count = a.m - first < kMaxActivations ? a.m - first : kMaxActivations;
+    PanelProduct<Format> product(a, first, count);
+    for (int row = 0; row < a.n; row += kRows) {
+      product.run(row, a.n - row < kRows ? a.n : row + kRows);
+    }
   }
 }
 

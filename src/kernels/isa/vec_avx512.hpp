@@ -169,10 +169,11 @@ struct V : VQuarter {
       const __m512i at = _mm512_setr_epi32(0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 15, 29, 30, 31);
       return {_mm512_permutex2var_epi32(_mm512_loadu_si512(p), at, _mm512_loadu_si512(p + 12))};
     }
+    // Broadcasts from memory under a mask: the one port that moves lanes stays free.
     __m512i v = _mm512_castsi128_si512(load_q(p));
-    v = _mm512_inserti32x4(v, load_q(p + stride), 1);
-    v = _mm512_inserti32x4(v, load_q(p + 2 * stride), 2);
-    return {_mm512_inserti32x4(v, load_q(p + 3 * stride), 3)};
+    v = _mm512_mask_broadcast_i32x4(v, 0x00F0, load_q(p + stride));
+    v = _mm512_mask_broadcast_i32x4(v, 0x0F00, load_q(p + 2 * stride));
+    return {_mm512_mask_broadcast_i32x4(v, 0xF000, load_q(p + 3 * stride))};
   }
   ORRERY_INLINE B load_2x32(const std::uint8_t* p) { return {_mm512_broadcast_i64x4(load_y(p))}; }
   ORRERY_INLINE B repeat_word(const void* p) {
