@@ -49,13 +49,14 @@ struct NormBlock {
   bool layer_norm;
 };
 
-// One head of one block: x is [dim][32] f32 inside an F block; cos/sin are [rope_dim / 2][32].
+// One head of one block, to x: [dim][32] f32 inside an F block; cos/sin are [rope_dim / 2][32].
 struct RopeBlock {
   float* x;
   const float* cos;
   const float* sin;
   int rope_dim;
   bool adjacent;
+  const float* from = nullptr;  // what is rotated, as x; null: x itself
 };
 
 // One head of one block into its pages: x [dim][32] -> rows of `dim` elements of `type` (f16, bf16
@@ -107,8 +108,6 @@ struct BlockKernels {
   void (*to_x)(const float* f_block, int n, void* x_block);
   void (*norm)(const NormBlock&);
   void (*rope)(const RopeBlock&);
-  // RMS norm of one head in place: x [dim][32], weight (dim).
-  void (*head_norm)(float* x, int dim, const float* weight, float eps, float offset);
   void (*store_cache)(const StoreCacheBlock&);
   std::size_t (*attention_scratch_bytes)(int k_dim, int v_dim);
   void (*attention)(const AttentionBlock&);

@@ -60,7 +60,6 @@ constexpr BlockKernels make_table() {
   table.to_x = block_to_x;
   table.norm = block_norm;
   table.rope = block_rope;
-  table.head_norm = block_head_norm;
   table.store_cache = block_store_cache;
   table.attention_scratch_bytes = Flash::scratch_bytes;
   table.attention = Flash::run;

@@ -90,15 +90,16 @@ TEST_P(BlockNormTest, NormAndRopeHaveTheBitsOfTheRowKernels) {
   }
 }
 
-TEST_P(BlockNormTest, HeadNormWorksInPlace) {
-  const int dim = 64;
+TEST_P(BlockNormTest, NormWorksInPlace) {
+  const int dim = 208;
   std::vector<float> x = random_floats(32 * dim, 1), expected(32 * dim);
   const std::vector<float> weight = random_floats(dim, 2);
   NormBlock call = {};
   call.x = x.data(), call.weight = weight.data(), call.out_f = expected.data();
   call.n = dim, call.eps = 1e-6F, call.offset = 1.0F;
   blocks->norm(call);
-  blocks->head_norm(x.data(), dim, weight.data(), 1e-6F, 1.0F);
+  call.out_f = x.data();
+  blocks->norm(call);
   EXPECT_EQ(x, expected);
 }
 
@@ -109,7 +110,11 @@ TEST_P(BlockNormTest, RopeTurnsPairs) {
     const std::vector<float> before = x, angle = random_floats(32 * rope_dim / 2, 2, 3.0F);
     std::vector<float> cos, sin;
     for (const float a : angle) cos.push_back(std::cos(a)), sin.push_back(std::sin(a));
+    std::vector<float> apart(32 * dim, 0.0F);
+    blocks->rope({apart.data(), cos.data(), sin.data(), rope_dim, adjacent, x.data()});
+    ASSERT_EQ(x, before);
     blocks->rope({x.data(), cos.data(), sin.data(), rope_dim, adjacent});
+    ASSERT_EQ(std::memcmp(apart.data(), x.data(), 4 * 32 * rope_dim), 0) << adjacent;
     for (int t = 0; t < 32; ++t) {
       for (int i = 0; i < rope_dim / 2; ++i) {
         const int first = adjacent ? 2 * i : i, second = adjacent ? 2 * i + 1 : i + rope_dim / 2;

@@ -226,28 +226,39 @@ class RopeBlocks : public CpuStep {
   void normalize_rotate(const float* x, const float* weight, std::uint32_t n_heads, std::int32_t b,
                         float* to) const {
     const std::size_t head = std::size_t{s_.k_dim} * 32;
-    if (weight != nullptr && s_.qk_norm == plan::QkNorm::width) {
-      kernels::NormBlock args{};
-      args.x = x;
-      args.weight = weight;
-      args.out_f = to;
-      args.n = static_cast<int>(n_heads * s_.k_dim);
-      args.eps = s_.eps;
-      args.offset = s_.norm_offset;
-      kernels_.blocks->norm(args);
-    } else {
-      std::memcpy(to, x, head * n_heads * 4);
+    const bool whole = weight != nullptr && s_.qk_norm == plan::QkNorm::width;
+    const bool each = weight != nullptr && s_.qk_norm == plan::QkNorm::head;
+    if (whole) normalize(x, weight, n_heads * s_.k_dim, to);
+    for (std::uint32_t h = 0; h < n_heads; ++h, x += head, to += head) {
+      if (each) normalize(x, weight, s_.k_dim, to);
+      rotate(whole || each ? to : x, b, to);
     }
-    for (std::uint32_t h = 0; h < n_heads; ++h) {
-      float* y = to + head * h;
-      if (weight != nullptr && s_.qk_norm == plan::QkNorm::head) {
-        kernels_.blocks->head_norm(y, static_cast<int>(s_.k_dim), weight, s_.eps, s_.norm_offset);
-      }
-      if (s_.table == nullptr) continue;
-      const std::size_t half = static_cast<std::size_t>(s_.rope_dim / 2) * 32;
-      kernels_.blocks->rope(
-          {y, s_.table->cos + half * b, s_.table->sin + half * b, s_.rope_dim, s_.adjacent});
+  }
+
+  void normalize(const float* x, const float* weight, std::uint32_t n, float* to) const {
+    kernels::NormBlock args{};
+    args.x = x;
+    args.weight = weight;
+    args.out_f = to;
+    args.n = static_cast<int>(n);
+    args.eps = s_.eps;
+    args.offset = s_.norm_offset;
+    kernels_.blocks->norm(args);
+  }
+
+  void rotate(const float* x, std::int32_t b, float* to) const {
+    const std::size_t turned = s_.table == nullptr ? 0 : static_cast<std::size_t>(s_.rope_dim);
+    if (x != to) {
+      std::memcpy(to + turned * 32, x + turned * 32, (s_.k_dim - turned) * 32 * sizeof(float));
     }
+    if (turned == 0) return;
+    const std::size_t half = turned / 2 * 32;
+    kernels_.blocks->rope({.x = to,
+                           .cos = s_.table->cos + half * b,
+                           .sin = s_.table->sin + half * b,
+                           .rope_dim = s_.rope_dim,
+                           .adjacent = s_.adjacent,
+                           .from = x});
   }
 
   void store(const Batch& batch, std::int32_t b, const float* x, bool is_k) const {
