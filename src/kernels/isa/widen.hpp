@@ -269,6 +269,10 @@ using Table = __m512i;  // up to 32 entries
 // The first two halves of n <= 16 blocks.
 ORRERY_INLINE void half_headers(const std::uint8_t* p, int stride, int n, float* first,
                                 float* second) {
+  if (n < 4) {  // less work one by one
+    for (int i = 0; i < n; ++i, p += stride) first[i] = half_at(p), second[i] = half_at(p + 2);
+    return;
+  }
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512i at = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(stride));
   const __m512i pairs = _mm512_mask_i32gather_epi32(
