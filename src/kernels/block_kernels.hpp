@@ -69,7 +69,7 @@ struct StoreCacheBlock {
 };
 
 // The most (query head, token block) pairs of one attention call.
-inline constexpr int kMaxAttentionUnits = 16;
+inline constexpr int kMaxAttentionUnits = 24;
 // The widest head.
 inline constexpr int kMaxHeadDim = 1024;
 
