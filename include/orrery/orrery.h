@@ -169,8 +169,9 @@ ORRERY_API int orrery_generate(orrery_session* session, const int32_t* prompt, s
                                const orrery_generate_options* options, int32_t* ids,
                                size_t capacity, orrery_generation* generation, orrery_error* error);
 
-/* A vector for a text, by a model that makes them: E_UNSUPPORTED for the families of this version,
- * which are all made for text. */
+/* A vector for a text: the final hidden state of its last token, scaled to length 1. With vector
+ * NULL only its number of elements is told in *count. E_CONTEXT when the text is longer than the
+ * context. */
 ORRERY_API int orrery_embed(const orrery_model* model, const int32_t* ids, size_t n_ids,
                             float* vector, size_t capacity, size_t* count, orrery_error* error);
 

@@ -390,11 +390,16 @@ int orrery_generate(orrery_session* session, const int32_t* prompt, size_t n_pro
   });
 }
 
-int orrery_embed(const orrery_model* model, const int32_t*, size_t, float*, size_t, size_t*,
-                 orrery_error* error) {
+int orrery_embed(const orrery_model* model, const int32_t* ids, size_t n_ids, float* vector,
+                 size_t capacity, size_t* count, orrery_error* error) {
   return guarded(error, [&]() -> Status {
     ORRERY_TRY_VOID(need(model != nullptr, "model"));
-    return fail("E_UNSUPPORTED",
-                "models of family " + model->model->info().family + " make text, not embeddings");
+    ORRERY_TRY_VOID(need(ids != nullptr || n_ids == 0, "ids"));
+    if (vector == nullptr) {
+      if (count != nullptr) *count = model->model->hparams().hidden_dim;
+      return {};
+    }
+    ORRERY_TRY(const auto made, model->model->embed(std::span(ids, n_ids)));
+    return fill(made, vector, capacity, count);
   });
 }

@@ -184,6 +184,20 @@ Result<BoundPlan> Model::record(plan::Phase phase, plan::Capacity capacity,
   return bound;
 }
 
+Result<std::vector<float>> Model::embed(std::span<const text::TokenId> ids) const {
+  if (options_.device == Device::cpu_f32) {
+    return fail("E_UNSUPPORTED", "vectors of texts are not made on device cpu_f32");
+  }
+  const auto turn = executor_->turn();
+  if (embedder_ == nullptr) {
+    const plan::Capacity& prefill = executor_->prefill_plan().capacity;
+    ORRERY_TRY(auto bound, record(plan::Phase::embed, {prefill.tokens, 1, 1}, info_.context));
+    ORRERY_TRY(embedder_, Embedder::create(std::move(bound), *backend_, info_.context,
+                                           info_.cache_budget_bytes));
+  }
+  return embedder_->embed(ids);
+}
+
 std::vector<std::span<const std::byte>> Model::weight_spans() const {
   std::vector<std::span<const std::byte>> spans;
   for (const storage::TensorInfo& tensor : checkpoint_->tensors()) {

@@ -13,6 +13,7 @@
 #include "backend/backend.hpp"
 #include "base/result.hpp"
 #include "engine/dequantize.hpp"
+#include "engine/embedder.hpp"
 #include "engine/executor.hpp"
 #include "engine/model_defaults.hpp"
 #include "engine/sampler_params.hpp"
@@ -77,6 +78,9 @@ class Model : public std::enable_shared_from_this<Model> {
   std::span<const std::string> warnings() const { return warnings_; }
   // Keeps the model alive too.
   std::shared_ptr<Executor> executor() const;
+  // A vector of length 1 for the tokens (Embedder::embed); made ready at the first call. Errors:
+  // those of Embedder.
+  Result<std::vector<float>> embed(std::span<const text::TokenId> ids) const;
   // Tokens that a sampler chooses among: those that have a text.
   std::int32_t n_tokens() const;
 
@@ -101,6 +105,7 @@ class Model : public std::enable_shared_from_this<Model> {
   Dequantized dequantized_;
   std::unique_ptr<backend::Backend> backend_;
   std::unique_ptr<Executor> executor_;
+  mutable std::unique_ptr<Embedder> embedder_;  // guarded by the executor's turn
   std::vector<std::string> warnings_;
 };
 

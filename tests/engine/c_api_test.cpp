@@ -155,10 +155,51 @@ TEST_F(CApiTest, SessionsAreCountedAndOutliveTheirModel) {
   orrery_session_close(b);
 }
 
+std::vector<float> embed(const orrery_model* model, const std::vector<int32_t>& ids) {
+  orrery_error error{};
+  size_t count = 0;
+  EXPECT_EQ(orrery_embed(model, nullptr, 0, nullptr, 0, &count, &error), 0);
+  std::vector<float> vector(count);
+  EXPECT_EQ(orrery_embed(model, ids.data(), ids.size(), vector.data(), count, &count, &error), 0)
+      << error.message;
+  EXPECT_EQ(count, vector.size());
+  return vector;
+}
+
+double cosine(const std::vector<float>& a, const std::vector<float>& b) {
+  double ab = 0.0, aa = 0.0, bb = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ab += double{a[i]} * b[i];
+    aa += double{a[i]} * a[i];
+    bb += double{b[i]} * b[i];
+  }
+  return ab / std::sqrt(aa * bb);
+}
+
+TEST_F(CApiTest, VectorsOfTextsAreThoseOfTheReference) {
+  orrery_model_options options;
+  orrery_model_options_init(&options);
+  options.device = "reference";
+  orrery_model* reference = nullptr;
+  ASSERT_EQ(orrery_model_open(golden("").c_str(), &options, &reference, &error), 0);
+  std::vector<int32_t> ids = tokenize("The quick brown fox jumps over the lazy dog.");
+  while (ids.size() < 70) ids.insert(ids.end(), ids.begin(), ids.begin() + 5);
+  const std::vector<float> vector = embed(model, ids);
+  EXPECT_NEAR(cosine(vector, embed(reference, ids)), 1.0, 1e-3);
+  double squares = 0.0;
+  for (const float x : vector) squares += double{x} * x;
+  EXPECT_NEAR(squares, 1.0, 1e-5);
+  EXPECT_EQ(embed(model, ids), vector);  // nothing is left of the first call
+  ids.back() = ids.front();
+  EXPECT_LT(cosine(vector, embed(reference, ids)), 0.99);
+  orrery_model_close(reference);
+}
+
 TEST_F(CApiTest, WhatIsMissingSaysSo) {
   size_t count = 0;
-  EXPECT_EQ(orrery_embed(model, nullptr, 0, nullptr, 0, &count, &error), 1);
-  EXPECT_STREQ(error.kind, "E_UNSUPPORTED");
+  float x = 0.0F;
+  EXPECT_EQ(orrery_embed(model, nullptr, 0, &x, 1, &count, &error), 1);
+  EXPECT_STREQ(error.kind, "E_TOKENS");
   EXPECT_EQ(orrery_render(model, "[]", 1, nullptr, 0, &count, &error), 1);
   EXPECT_STREQ(error.kind, "E_NOTEMPLATE");
   EXPECT_EQ(orrery_render(model, "[", 1, nullptr, 0, &count, &error), 1);
