@@ -182,14 +182,22 @@ TEST_P(CpuCacheTypes, BitsDependNeitherOnThreadsNorOnTheBatchOrPhase) {
   }
 }
 
+std::string cache_types_name(
+    const testing::TestParamInfo<std::tuple<std::string, CacheTypes>>& test) {
+  const auto& [isa, types] = test.param;
+  return fmt::format("{}_{}_{}", isa, dtype_info(types.k).name, dtype_info(types.v).name);
+}
+// Every type once as K and once as V on every instruction set, every pair on the best one.
 INSTANTIATE_TEST_SUITE_P(Everywhere, CpuCacheTypes,
                          testing::Combine(testing::ValuesIn(isas()),
+                                          testing::Values(CacheTypes{DType::f32, DType::bf16},
+                                                          CacheTypes{DType::f16, DType::f32},
+                                                          CacheTypes{DType::bf16, DType::f16})),
+                         cache_types_name);
+INSTANTIATE_TEST_SUITE_P(Pairs, CpuCacheTypes,
+                         testing::Combine(testing::Values(isas().front()),
                                           testing::ValuesIn(cache_types())),
-                         [](const auto& test) {
-                           const CacheTypes types = std::get<1>(test.param);
-                           return fmt::format("{}_{}_{}", std::get<0>(test.param),
-                                              dtype_info(types.k).name, dtype_info(types.v).name);
-                         });
+                         cache_types_name);
 
 TEST(CpuBackendOptions, AnIdOutsideOfTheVocabularyIsRefused) {
   TinyLlama model;
