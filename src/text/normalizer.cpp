@@ -106,6 +106,8 @@ std::string replace_text(std::string_view text, std::string_view from, std::stri
 }
 
 std::string replace_matches(std::string_view text, const Regex& regex, std::string_view to) {
+  // A replacement of a bad file may have cut a character: no expression sees that.
+  if (!is_valid_utf8(text)) return std::string(text);
   std::string out;
   std::size_t done = 0;
   for (std::size_t at = 0; at <= text.size();) {

@@ -45,6 +45,8 @@ std::vector<Part> cut_by_regex(const Regex& regex, std::string_view text, Span p
   // A piece is a subject of its own: look-around does not see its neighbours.
   const std::string_view subject = text.substr(0, piece.end).substr(piece.start);
   Parts parts(piece);
+  // An added token or a literal of a bad file may have cut a character: no expression sees that.
+  if (!is_valid_utf8(subject)) return parts.finish();
   for (std::size_t at = 0; at <= subject.size();) {
     const auto found = regex.find(subject, at);
     if (!found) break;
