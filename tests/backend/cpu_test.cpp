@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "base/clock.hpp"
 #include "kernels/dispatch.hpp"
+#include "support/sanitized.hpp"
 #include "support/tiny_llama.hpp"
 
 namespace orrery::backend {
@@ -59,10 +61,19 @@ class CpuBackend : public testing::TestWithParam<std::tuple<std::string, DType>>
   bool quantized() const { return dtype_info(std::get<1>(GetParam())).is_quantized; }
 };
 
+// What the reference makes of 70 rows; it knows no instruction sets, so it runs once a type.
+const std::vector<float>& expected_logits(const TinyLlama& model) {
+  static std::map<DType, std::vector<float>> of_type;
+  auto& logits = of_type[model.type];
+  if (logits.empty()) {
+    logits = run_on(*make_reference_backend(), model, plan::Phase::decode, false, prompt(70, 0));
+  }
+  return logits;
+}
+
 TEST_P(CpuBackend, DecodeEqualsTheReference) {
   const auto rows = prompt(70, 0);
-  const auto expected =
-      run_on(*make_reference_backend(), model(), plan::Phase::decode, false, rows);
+  const auto& expected = expected_logits(model());
   const auto device = cpu(2, isa());
   const auto got = run_on(*device, model(), plan::Phase::decode, false, rows);
   EXPECT_LT(difference(got, expected), quantized() ? 0.05 : 1e-5);
@@ -70,8 +81,7 @@ TEST_P(CpuBackend, DecodeEqualsTheReference) {
 
 TEST_P(CpuBackend, PrefillEqualsTheReference) {
   const auto rows = prompt(70, 0);
-  const auto expected =
-      run_on(*make_reference_backend(), model(), plan::Phase::decode, false, rows);
+  const auto& expected = expected_logits(model());
   const auto device = cpu(2, isa());
   const auto got = run_on(*device, model(), plan::Phase::prefill, false, rows);
   EXPECT_LT(difference(got, expected), 0.05);
@@ -106,10 +116,14 @@ std::vector<std::string> isas() {
   return names;
 }
 
+// Under a sanitizer one plain type and one of blocks: every type's kernels run in the kernel tests.
+std::vector<DType> types() {
+  if (test::kSanitized) return {DType::f32, DType::q4_k};
+  return {DType::f32, DType::bf16, DType::q4_1, DType::q8_0, DType::q4_k, DType::q6_k};
+}
+
 INSTANTIATE_TEST_SUITE_P(Everywhere, CpuBackend,
-                         testing::Combine(testing::ValuesIn(isas()),
-                                          testing::Values(DType::f32, DType::bf16, DType::q4_1,
-                                                          DType::q8_0, DType::q4_k, DType::q6_k)),
+                         testing::Combine(testing::ValuesIn(isas()), testing::ValuesIn(types())),
                          [](const auto& test) {
                            return fmt::format("{}_{}", std::get<0>(test.param),
                                               dtype_info(std::get<1>(test.param)).name);

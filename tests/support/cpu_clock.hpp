@@ -3,19 +3,11 @@
 
 #include <ctime>
 
+#include "support/sanitized.hpp"
+
 namespace orrery::test {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr double kSlowdown = 10;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-inline constexpr double kSlowdown = 10;
-#else
-inline constexpr double kSlowdown = 1;
-#endif
-#else
-inline constexpr double kSlowdown = 1;
-#endif
+inline constexpr double kSlowdown = kSanitized ? 10 : 1;
 
 // Processor time since its construction, as an unsanitized build would need it.
 class CpuClock {

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "support/cpu_clock.hpp"
+#include "support/sanitized.hpp"
 #include "text/bpe.hpp"
 #include "text/token_map.hpp"
 #include "text/vocabulary_support.hpp"
@@ -117,7 +118,7 @@ TEST(Encoding, TakesRepeatedCharactersInItsStride) {
     const auto tokenizer = test::load_gguf(path);
     ASSERT_NE(tokenizer, nullptr);
     for (const char c : {'a', ' ', '1'}) {
-      const std::string text(1'000'000, c);
+      const std::string text(::orrery::test::kSanitized ? 200'000 : 1'000'000, c);
       const ::orrery::test::CpuClock clock;  // linear or quadratic, whatever else the machine does
       const auto ids = tokenizer->encode(text, {});
       const double milliseconds = clock.milliseconds();
