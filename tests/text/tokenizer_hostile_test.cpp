@@ -204,6 +204,28 @@ TEST(HostileVocabulary, MergesThatCannotApply) {
   EXPECT_THAT(ids, ElementsAre(3, 2));
 }
 
+// An added token that is half of a character leaves the other half to the expressions.
+TEST(HostileVocabulary, ATokenThatCutsACharacter) {
+  TokenizerSpec spec;
+  spec.model = ModelKind::bpe;
+  spec.byte_fallback = true;
+  spec.tokens = {"a", "b", "\xA9", "\xE2\x82"};
+  spec.types.assign(4, TokenType::normal);
+  spec.scores.assign(4, 0.0F);
+  for (const TokenId id : {2, 3}) {
+    spec.added.push_back({.id = id, .content = spec.tokens[static_cast<std::size_t>(id)]});
+  }
+  PreTokenizerStep split{.kind = PreTokenizerStep::Kind::regex};
+  split.behavior = SplitBehavior::isolated;
+  split.pattern = R"(\w+a)";
+  spec.pre_tokenizer.push_back(split);
+  const auto tokenizer = build_tokenizer(std::move(spec));
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const auto ids = (*tokenizer)->encode("a\xC3\xA9 ba\xE2\x82\xAC bab", {.parse_special = true});
+  EXPECT_THAT(ids, testing::Contains(2));
+  EXPECT_THAT(ids, testing::Contains(3));
+}
+
 TEST(HostileVocabulary, MergesInACircleEnd) {
   const auto tokenizer =
       Gguf()
