@@ -32,8 +32,8 @@ function(orrery_module name)
   endif()
 endfunction()
 
-# orrery_precompile(TARGET OWNER headers...): TARGET shares OWNER's precompiled headers, which takes a
-# third to a half of its compile time away. For tests, and for the sanitizer builds, which only
+# orrery_precompile(TARGET OWNER headers...): TARGET shares OWNER's precompiled headers, which takes
+# a third to a half of its compile time away. For tests, and for the sanitizer builds, which only
 # check: the release build compiles every file of src/ alone and so proves that it includes what it
 # uses.
 function(orrery_precompile target owner)
