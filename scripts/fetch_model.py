@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import dataclasses
 import hashlib
+import mmap
 import os
 import pathlib
 import re
@@ -109,10 +110,13 @@ def is_whole(path, model):
     digest = hashlib.sha256()
     progress = Progress(f"checking {model.file}", model.size)
     done = 0
-    with open(path, "rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-            done += len(chunk)
+    # Read through a mapping with this advice, the file comes to memory in huge pages.
+    with open(path, "rb") as file, \
+            mmap.mmap(file.fileno(), model.size, prot=mmap.PROT_READ) as data:
+        data.madvise(mmap.MADV_HUGEPAGE)
+        while done < model.size:
+            digest.update(data[done:done + CHUNK])
+            done = min(done + CHUNK, model.size)
             progress.update(done)
     progress.close()
     return digest.hexdigest() == model.sha256
