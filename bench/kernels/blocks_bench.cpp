@@ -129,7 +129,7 @@ struct Shape {
 void bench_matmul(const BlockKernels& blocks, const Shape& s, double peak) {
   const std::size_t stride = row_bytes(s.type, s.k);
   const Memory w = allocate(stride * s.n), x = allocate(std::size_t(s.m) * s.k * 2);
-  const Memory scratch = allocate(blocks.matmul_scratch_bytes(s.k, false));
+  const Memory scratch = allocate(blocks.matmul_scratch_bytes(s.k));
   const Memory out = allocate(std::size_t(s.m) * s.n * 2);
   MatmulBlocks call = {};
   call.w_stride = stride, call.k = s.k, call.x = x.get(), call.m = s.m, call.scale = 1.0F;

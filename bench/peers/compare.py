@@ -9,56 +9,32 @@ Exit codes: 0 done, 1 a program is missing or failed, 2 wrong usage.
 """
 
 import argparse
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-
-
-class BenchError(Exception):
-    """One sentence for the user."""
-
-
-def output_of(command):
-    try:
-        result = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                check=False)
-    except OSError as error:
-        raise BenchError(f"{command[0]} does not run: {error.strerror}") from error
-    if result.returncode != 0:
-        last = (result.stderr.strip().splitlines() or ["no message"])[-1]
-        raise BenchError(f"{command[0]} ended with {result.returncode}: {last}")
-    return result.stdout
-
-
-def parse(program, text):
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise BenchError(f"{program} printed no JSON: {error}") from error
+sys.path.insert(0, str(HERE.parent))
+from programs import BenchError, json_of, output_of  # noqa: E402
 
 
 def run_orrery(options):
     """{test: tokens a second}."""
-    rows = parse("orrery", output_of(
+    rows = json_of(
         [options.program, "bench", options.model, "--prefill", options.prefill, "--decode",
          options.decode, "--depth", options.depth, "--threads", options.threads, "--repeat",
-         options.repeat, "--json"]))
+         options.repeat, "--json"])
     return {row["test"]: row["tokens_per_second"]["median"] for row in rows
             if row["test"] in ("prefill", "decode")}
 
 
 def run_peer(options):
     """{test: tokens a second}."""
-    rows = parse("llama-bench", output_of(
+    rows = json_of(
         [options.peer, "-m", options.model, "-p", options.prefill, "-n", options.decode, "-d",
          options.depth, "-t", options.threads, "-r", options.repeat, "-fa",
-         options.flash_attention, "-o", "json"]))
+         options.flash_attention, "-o", "json"])
     return {"prefill" if row["n_prompt"] else "decode": statistics.median(row["samples_ts"])
             for row in rows}
 

@@ -11,47 +11,25 @@ Exit codes: 0 done, 1 the program is missing or failed, 2 wrong usage.
 import argparse
 import datetime
 import json
-import os
 import pathlib
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 import page  # noqa: E402
+from programs import BenchError, json_of, output_of  # noqa: E402
 
 # Kernel sets in the order of the report, with what a processor must have for each.
 SETS = {"amx": "AMX tiles", "avx512_bf16": "AVX-512 BF16", "avx512": "AVX-512 VNNI",
         "avx2": "AVX2", "neon": "NEON with dot products"}
 
 
-class ReportError(Exception):
-    """One sentence for the user."""
-
-
-def output_of(command, **environment):
-    try:
-        result = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                check=False, env={**os.environ, **environment})
-    except OSError as error:
-        raise ReportError(f"{command[0]} does not run: {error.strerror}") from error
-    if result.returncode != 0:
-        last = (result.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ReportError(f"{command[0]} ended with {result.returncode}: {last}")
-    return result.stdout
-
-
 def bench(options, *arguments, **environment):
     command = [options.program, "bench"]
     command += [options.model] if options.model else []
-    command += ["--threads", options.threads, "--json", *arguments]
-    text = output_of(command, **environment)
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ReportError(f"{options.program} printed no JSON: {error}") from error
+    return json_of(command + ["--threads", options.threads, "--json", *arguments], **environment)
 
 
 def device(options):
@@ -123,7 +101,7 @@ def main(arguments):
                            ("report.md", page.markdown(report)),
                            ("report.html", page.html(report))):
             (options.out / name).write_text(text, encoding="utf-8")
-    except (ReportError, OSError) as error:
+    except (BenchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(page.markdown(report))

@@ -17,11 +17,6 @@ long involuntary_switches() {
   return usage.ru_nivcsw;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 StepRow& row_of(StepTable& table, const plan::Plan& plan, const plan::Step& step) {
   const std::string name = plan::step_label(plan, step);
   for (StepRow& row : table.rows) {
@@ -59,6 +54,11 @@ void print_rest(std::string& text, const char* name, double seconds, double tota
 }
 
 }  // namespace
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
 
 StepSampler::StepSampler(const plan::Plan& plan, backend::Program& program)
     : plan_(plan), program_(program) {
@@ -174,8 +174,7 @@ std::string to_text(const Roofline& roofline) {
   };
   return fmt::format(
       "roofs, by all threads: plain read {} GB/s, prefetched read {} GB/s; multiply-adds in "
-      "GFLOP/s: "
-      "f32 {}, int8 dot {}, bf16 dot {}, bf16 tiles {}\n",
+      "GFLOP/s: f32 {}, int8 dot {}, bf16 dot {}, bf16 tiles {}\n",
       giga(roofline.plain_read), giga(roofline.prefetched_read), giga(roofline.f32),
       giga(roofline.i8), giga(roofline.bf16), giga(roofline.tile));
 }

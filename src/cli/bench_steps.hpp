@@ -12,6 +12,9 @@
 
 namespace orrery::cli {
 
+// Of at least one value; of an even number the upper of the two in the middle.
+double median(std::vector<double> values);
+
 // Equal steps of all layers together; means of a sample (a token, a prompt).
 struct StepRow {
   std::string name;

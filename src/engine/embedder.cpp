@@ -1,7 +1,5 @@
 #include "engine/embedder.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -13,10 +11,7 @@ namespace orrery::engine {
 Result<std::unique_ptr<Embedder>> Embedder::create(BoundPlan bound, backend::Backend& backend,
                                                    std::uint32_t context, std::uint64_t budget) {
   std::unique_ptr<Embedder> embedder(new Embedder);
-  plan::Plan plan = plan::fuse(
-      plan::drop_taps(std::move(bound.plan)),
-      [&](const plan::Plan& p, const plan::Step& step) { return backend.supports(p, step); });
-  embedder->plan_ = plan::place(std::move(plan), false);
+  embedder->plan_ = plan::place(fused_for(backend, std::move(bound.plan)), false);
   ORRERY_TRY(embedder->kv_,
              KvPages::create(embedder->plan_.groups, {.sequences = 1,
                                                       .context = context,

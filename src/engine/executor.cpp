@@ -24,6 +24,12 @@ std::uint32_t find_head(const plan::Plan& plan) {
 
 }  // namespace
 
+plan::Plan fused_for(const backend::Backend& backend, plan::Plan plan) {
+  return plan::fuse(
+      plan::drop_taps(std::move(plan)),
+      [&](const plan::Plan& p, const plan::Step& step) { return backend.supports(p, step); });
+}
+
 Result<std::unique_ptr<Executor>> Executor::create(BoundPlan decode, BoundPlan prefill,
                                                    backend::Backend& backend, KvOptions kv) {
   ORRERY_CHECK(decode.plan.groups == prefill.plan.groups);
@@ -55,10 +61,7 @@ Result<std::unique_ptr<Executor>> Executor::create(BoundPlan decode, BoundPlan p
 }
 
 Status Executor::prepare(Phase& phase, BoundPlan bound, backend::Backend& backend) {
-  plan::Plan plan = plan::drop_taps(std::move(bound.plan));
-  plan = plan::fuse(std::move(plan), [&](const plan::Plan& p, const plan::Step& step) {
-    return backend.supports(p, step);
-  });
+  plan::Plan plan = fused_for(backend, std::move(bound.plan));
   phase.head = find_head(plan);
   if (phase.head < plan.steps.size()) {
     // A last step that reads the rows of all tokens keeps them alive to the end of the plan, so

@@ -25,6 +25,9 @@ struct BoundPlan {
   std::vector<const std::byte*> weights;
 };
 
+// `plan` without taps, fused as far as the backend supports it; still to be placed.
+plan::Plan fused_for(const backend::Backend& backend, plan::Plan plan);
+
 // One token of one sequence in a decode run; its page must be there.
 struct DecodeRow {
   SequenceId sequence = 0;

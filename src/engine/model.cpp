@@ -189,13 +189,16 @@ Result<std::vector<float>> Model::embed(std::span<const text::TokenId> ids) cons
     return fail("E_UNSUPPORTED", "vectors of texts are not made on device cpu_f32");
   }
   const auto turn = executor_->turn();
+  ORRERY_TRY_VOID(executor_->check_files());
   if (embedder_ == nullptr) {
     const plan::Capacity& prefill = executor_->prefill_plan().capacity;
     ORRERY_TRY(auto bound, record(plan::Phase::embed, {prefill.tokens, 1, 1}, info_.context));
     ORRERY_TRY(embedder_, Embedder::create(std::move(bound), *backend_, info_.context,
                                            info_.cache_budget_bytes));
   }
-  return embedder_->embed(ids);
+  ORRERY_TRY(std::vector<float> vector, embedder_->embed(ids));
+  ORRERY_TRY_VOID(executor_->check_files());
+  return vector;
 }
 
 std::vector<std::span<const std::byte>> Model::weight_spans() const {

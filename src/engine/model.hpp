@@ -79,7 +79,8 @@ class Model : public std::enable_shared_from_this<Model> {
   // Keeps the model alive too.
   std::shared_ptr<Executor> executor() const;
   // A vector of length 1 for the tokens (Embedder::embed); made ready at the first call. Errors:
-  // those of Embedder.
+  // those of Embedder, E_UNSUPPORTED on device cpu_f32, E_CHANGED when a file was written to or
+  // cut.
   Result<std::vector<float>> embed(std::span<const text::TokenId> ids) const;
   // Tokens that a sampler chooses among: those that have a text.
   std::int32_t n_tokens() const;

@@ -26,7 +26,7 @@ struct MatmulBlocks {
   int row, n, k;         // row is a multiple of 32
   const void* x;         // X blocks of k features
   int m;                 // tokens
-  void* scratch;         // 64-byte aligned, scratch_bytes(k) bytes, private to the thread
+  void* scratch;         // 64-byte aligned, matmul_scratch_bytes(k), private to the thread
   const float* bias;     // (n) of these rows, or null
   const float* bias_up;  // (n), or null
   ActivationKind activation;
@@ -103,7 +103,7 @@ struct AttentionBlock {
 struct BlockKernels {
   const char* isa;  // "emu_dot", "emu_outer", "avx2", "avx512", "avx512_bf16", "amx"
   int task_rows;    // weight rows of a good task (a multiple of 32)
-  std::size_t (*matmul_scratch_bytes)(int k, bool glu);
+  std::size_t (*matmul_scratch_bytes)(int k);
   void (*matmul[kMaxDTypeId])(const MatmulBlocks&);  // null where a type has no kernel
   void (*to_x)(const float* f_block, int n, void* x_block);
   void (*norm)(const NormBlock&);

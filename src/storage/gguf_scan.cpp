@@ -110,9 +110,11 @@ Status skip_strings(ByteReader& reader, const GgufPair& pair) {
 Status skip_values(ByteReader& reader, const GgufPair& pair) {
   if (pair.type == GgufType::string) return skip_strings(reader, pair);
   // No overflow: at most 2^26 elements of 8 bytes.
-  ORRERY_TRY([[maybe_unused]] const std::string_view skipped,
-             reader.take(pair.count * value_bytes(pair.type),
-                         fmt::format("the value of key {}", quoted(pair.key))));
+  const std::uint64_t bytes = pair.count * value_bytes(pair.type);
+  if (bytes > reader.remaining()) {
+    return reader.truncated(fmt::format("the value of key {}", quoted(pair.key)), bytes);
+  }
+  ORRERY_TRY([[maybe_unused]] const std::string_view skipped, reader.take(bytes, "a value"));
   if (pair.type == GgufType::boolean) return check_bools(reader, pair);
   if (pair.type == GgufType::u64 && pair.is_array) return check_u64s(reader, pair);
   return {};
@@ -154,7 +156,8 @@ Status check_unique(const ByteReader& reader, std::span<const GgufPair> pairs) {
   for (const GgufPair& pair : pairs) keys.push_back(pair.key);
   // Equal keys stand in file order, so that the second one is named.
   std::sort(keys.begin(), keys.end(), [](std::string_view a, std::string_view b) {
-    return a == b ? a.data() < b.data() : a < b;
+    const auto order = a <=> b;
+    return order == 0 ? a.data() < b.data() : order < 0;
   });
   const auto twin = std::adjacent_find(keys.begin(), keys.end());
   if (twin == keys.end()) return {};

@@ -228,6 +228,11 @@ class Reader final : public nlohmann::json_sax<Json> {
 
 Result<HfDocument> parse_hf_document(std::string_view text) {
   HfDocument document;
+  // A token and a merge take six bytes of the file at least. Reserved pages that stay empty cost
+  // nothing; growing by copies would touch them twice.
+  const std::size_t at_most = std::min<std::size_t>(text.size() / 6, kMaxVocabulary);
+  document.vocabulary.reserve(at_most);
+  document.merges.reserve(at_most);
   auto arena = std::make_shared<Arena>();
   Reader reader(document, *arena);
   if (!Json::sax_parse(text, &reader)) {

@@ -106,19 +106,12 @@ std::string replace_text(std::string_view text, std::string_view from, std::stri
 }
 
 std::string replace_matches(std::string_view text, const Regex& regex, std::string_view to) {
-  // A replacement of a bad file may have cut a character: no expression sees that.
-  if (!is_valid_utf8(text)) return std::string(text);
   std::string out;
   std::size_t done = 0;
-  for (std::size_t at = 0; at <= text.size();) {
-    const auto match = regex.find(text, at);
-    if (!match) break;
-    out.append(text.substr(done, match->start - done)).append(to);
-    done = at = match->end;
-    if (match->end > match->start) continue;
-    if (at >= text.size()) break;
-    at += decode_utf8(text, at).length;
-  }
+  regex.each_match(text, [&](Regex::Match match) {
+    out.append(text.substr(done, match.start - done)).append(to);
+    done = match.end;
+  });
   return out.append(text.substr(done));
 }
 

@@ -45,18 +45,9 @@ std::vector<Part> cut_by_regex(const Regex& regex, std::string_view text, Span p
   // A piece is a subject of its own: look-around does not see its neighbours.
   const std::string_view subject = text.substr(0, piece.end).substr(piece.start);
   Parts parts(piece);
-  // An added token or a literal of a bad file may have cut a character: no expression sees that.
-  if (!is_valid_utf8(subject)) return parts.finish();
-  for (std::size_t at = 0; at <= subject.size();) {
-    const auto found = regex.find(subject, at);
-    if (!found) break;
-    parts.match({piece.start + found->start, piece.start + found->end});
-    at = found->end;
-    if (found->end == found->start) {
-      if (at >= subject.size()) break;
-      at += decode_utf8(subject, at).length;
-    }
-  }
+  regex.each_match(subject, [&](Regex::Match match) {
+    parts.match({piece.start + match.start, piece.start + match.end});
+  });
   return parts.finish();
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "text/unicode.hpp"
+
 namespace orrery::text {
 namespace {
 
@@ -93,6 +95,20 @@ Result<Regex> Regex::compile(std::string_view pattern) {
   return Regex(std::move(compiled));
 }
 
+void Regex::each_match(std::string_view subject, const std::function<void(Match)>& found) const {
+  if (!is_valid_utf8(subject)) return;  // PCRE2 reads outside of it
+  for (std::size_t at = 0; at <= subject.size();) {
+    const auto match = find(subject, at);
+    if (!match) break;
+    found(*match);
+    at = match->end;
+    if (match->end > match->start) continue;
+    if (at == subject.size()) break;
+    at += decode_utf8(subject, at).length;
+  }
+}
+
+// At or after `start`, in well-formed UTF-8.
 std::optional<Regex::Match> Regex::find(std::string_view subject, std::size_t start) const {
   // One block for the whole match is all that is asked for; a thread keeps its own.
   thread_local const MatchData data(pcre2_match_data_create(1, nullptr));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -23,13 +24,15 @@ class Regex {
     std::size_t start = 0;
     std::size_t end = 0;
   };
-  // The next match at or after `start` in well-formed UTF-8; empty when there is none or a limit of
-  // the matcher was reached.
-  std::optional<Match> find(std::string_view subject, std::size_t start) const;
+  // The matches one after the other, empty ones too, until there is none or a limit of the matcher
+  // is reached. Text that is not well-formed UTF-8 has none: a bad file's tokens and replacements
+  // can cut a character.
+  void each_match(std::string_view subject, const std::function<void(Match)>& found) const;
 
  private:
   struct Code;
   explicit Regex(std::shared_ptr<const Code> code) : code_(std::move(code)) {}
+  std::optional<Match> find(std::string_view subject, std::size_t start) const;
   std::shared_ptr<const Code> code_;
 };
 

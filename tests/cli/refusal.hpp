@@ -21,7 +21,7 @@ inline std::uint64_t bare_memory() {
     // less than what its parent had, so a fat test could not see a thin program.
     mallopt(M_MMAP_THRESHOLD, 128 << 10);
     const std::uint64_t peak = test::run_program({"--version"}).peak_memory;
-    EXPECT_TRUE(test::kSlowdown > 1 || peak < (32U << 20)) << "too fat to measure others: " << peak;
+    EXPECT_TRUE(test::kSanitized || peak < (32U << 20)) << "too fat to measure others: " << peak;
     return peak;
   }();
   return bytes;
@@ -62,8 +62,8 @@ inline void expect_refused(const std::vector<std::string>& arguments, const std:
   EXPECT_TRUE(std::all_of(line.begin(), line.end() - 1, [](char c) {
     return static_cast<unsigned char>(c) >= 0x20 && c != 0x7F;
   })) << line;
-  EXPECT_LT(outcome.cpu_milliseconds / test::kSlowdown, expected.milliseconds);
-  if (test::kSlowdown > 1) return;  // sanitizers take memory of their own
+  EXPECT_LT(outcome.cpu_milliseconds / test::slowdown(), expected.milliseconds);
+  if (test::kSanitized) return;  // sanitizers take memory of their own
   EXPECT_LE(outcome.peak_memory, bare + bytes_of(path) + expected.memory);
 }
 

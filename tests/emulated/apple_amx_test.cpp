@@ -54,7 +54,7 @@ struct Problem {
       kernels.to_x(f.data() + std::size_t(b) * k * 32, k,
                    x_blocks.data() + std::size_t(b) * round_up(k, 32) * 32);
     }
-    Aligned<std::byte> scratch(kernels.matmul_scratch_bytes(k, false), std::byte{0xFF});
+    Aligned<std::byte> scratch(kernels.matmul_scratch_bytes(k), std::byte{0xFF});
     std::vector<float> out(std::size_t(blocks) * 32 * n, NAN);
     MatmulBlocks call = {};
     call.w = file.data(), call.w_stride = row_bytes(type, k);

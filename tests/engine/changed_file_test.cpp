@@ -59,6 +59,12 @@ class ChangedFile : public testing::Test {
     EXPECT_EQ(n_tokens, tokens);
   }
 
+  void write_into(const std::string& name) const {
+    std::fstream file(folder.file(name), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(-4, std::ios::end);
+    file << "....";
+  }
+
   test::TempDir folder;
   std::uint32_t n_tokens = 0;  // of the last answer
 };
@@ -86,13 +92,18 @@ TEST_F(ChangedFile, ACutBetweenRequestsIsSeenToo) {
 
 TEST_F(ChangedFile, AWriteFailsTheRequestThatMayHaveReadIt) {
   const auto model = open("m.gguf");
-  const auto write = [&] {
-    std::fstream file(folder.file("m.gguf"), std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(-4, std::ios::end);
-    file << "....";
-  };
-  expect_refused(answer(*model, write), kTokens);
+  expect_refused(answer(*model, [&] { write_into("m.gguf"); }), kTokens);
   expect_refused(answer(*model), 0);
+}
+
+TEST_F(ChangedFile, AVectorOfAWrittenModelIsRefused) {
+  const auto model = open("m.gguf");
+  const auto tokens = model->tokenizer().encode("ab", {.add_special = true});
+  ASSERT_TRUE(model->embed(tokens));
+  write_into("m.gguf");
+  const auto vector = model->embed(tokens);
+  ASSERT_FALSE(vector);
+  EXPECT_EQ(vector.error().kind, "E_CHANGED");
 }
 
 TEST_F(ChangedFile, ANewFileUnderTheNameIsAnotherFile) {

@@ -97,7 +97,7 @@ class BlockMatmulTest : public BlockTest {
     const auto* w = static_cast<const std::byte*>(call.w);
     const auto* w_up = static_cast<const std::byte*>(call.w_up);
     const float *bias = call.bias, *bias_up = call.bias_up;
-    Aligned<std::byte> scratch(blocks->matmul_scratch_bytes(p.k, w_up != nullptr), std::byte{0xFF});
+    Aligned<std::byte> scratch(blocks->matmul_scratch_bytes(p.k), std::byte{0xFF});
     call.scratch = scratch.data();
     for (call.row = 0; call.row < n; call.row += task_rows) {
       call.n = std::min(task_rows, n - call.row);

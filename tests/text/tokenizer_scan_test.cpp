@@ -80,12 +80,14 @@ std::vector<std::string> by_scanner(const Scanner& scanner, std::string_view tex
 
 std::vector<std::string> by_regex(const Regex& regex, std::string_view text) {
   std::vector<std::string> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto match = regex.find(text, at);
-    if (!match || match->start != at || match->end == at) return {"the pattern left a gap"};
-    words.emplace_back(text.substr(at, match->end - at));
-    at = match->end;
-  }
+  std::size_t at = 0;
+  bool gap = false;
+  regex.each_match(text, [&](Regex::Match match) {
+    gap = gap || match.start != at || match.end == at;
+    words.emplace_back(text.substr(at, match.end - at));
+    at = match.end;
+  });
+  if (gap || at != text.size()) return {"the pattern left a gap"};
   return words;
 }
 
@@ -106,6 +108,14 @@ TEST_P(ScannerTest, SplitsAsItsPattern) {
 INSTANTIATE_TEST_SUITE_P(All, ScannerTest,
                          testing::Values(kGpt2Pattern, kLlama3Pattern, kQwen2Pattern));
 
+std::vector<std::string> matches(const Regex& regex, std::string_view text) {
+  std::vector<std::string> found;
+  regex.each_match(text, [&](Regex::Match match) {
+    found.push_back(std::to_string(match.start) + "-" + std::to_string(match.end));
+  });
+  return found;
+}
+
 TEST(Regex, RefusesAPatternThatDoesNotCompile) {
   const auto regex = Regex::compile("a(b");
   ASSERT_FALSE(regex);
@@ -116,7 +126,21 @@ TEST(Regex, RefusesAPatternThatDoesNotCompile) {
 TEST(Regex, GivesUpOnExplosivePatterns) {
   const auto regex = Regex::compile("(a|aa|a?)+$b");
   ASSERT_TRUE(regex);
-  EXPECT_FALSE(regex->find(std::string(2000, 'a') + "c", 0));
+  EXPECT_EQ(matches(*regex, std::string(2000, 'a') + "c"), std::vector<std::string>{});
+}
+
+TEST(Regex, EmptyMatchesMoveOnByACharacter) {
+  const auto regex = Regex::compile("b*");
+  ASSERT_TRUE(regex);
+  EXPECT_EQ(matches(*regex, "bb\xC3\xA9"), (std::vector<std::string>{"0-2", "2-2", "4-4"}));
+  EXPECT_EQ(matches(*regex, ""), std::vector<std::string>{"0-0"});
+}
+
+TEST(Regex, ATextWithACutCharacterHasNoMatch) {
+  const auto regex = Regex::compile(".");
+  ASSERT_TRUE(regex);
+  EXPECT_EQ(matches(*regex, "a\xC3"), std::vector<std::string>{});
+  EXPECT_EQ(matches(*regex, "\x80"), std::vector<std::string>{});
 }
 
 }  // namespace

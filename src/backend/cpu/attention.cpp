@@ -72,11 +72,11 @@ class AttentionRows : public CpuStep {
       run_split(worker, items);
       return;
     }
-    for (std::int32_t i = worker.next(); i < items; i = worker.next()) {
+    worker.each(items, [&](std::int32_t i) {
       const Item item = make_item(*worker.batch, i);
       for (std::int32_t p = 0; p < item.parts; ++p) compute(worker, item, p, worker.scratch);
       merge(item, worker.scratch, worker);
-    }
+    });
   }
 
  private:
@@ -109,7 +109,7 @@ class AttentionRows : public CpuStep {
   void run_split(const Worker& worker, std::int32_t items) const {
     std::int32_t total = 0;
     for (std::int32_t i = 0; i < items; ++i) total += make_item(*worker.batch, i).parts;
-    for (std::int32_t n = worker.next(); n < total; n = worker.next()) {
+    worker.each(total, [&](std::int32_t n) {
       std::int32_t i = 0;
       std::int32_t part = n;
       Item item = make_item(*worker.batch, 0);
@@ -125,7 +125,7 @@ class AttentionRows : public CpuStep {
         done.store(0, std::memory_order_relaxed);
         merge(item, parts, worker);
       }
-    }
+    });
   }
 
   // The heads' queries. In place of a merged rope step they are rotated here, by each part for
@@ -221,11 +221,10 @@ class AttentionBlocks : public CpuStep {
     const std::int32_t fair = std::max(1, blocks * head_groups() / (2 * worker.threads));
     const std::int32_t per_item = std::min(units, fair);
     const std::int32_t groups = (blocks + per_item - 1) / per_item;
-    Handout items = worker.ranges(groups * head_groups());
-    for (std::int32_t i = items.next(); i >= 0; i = items.next()) {
+    worker.spread(groups * head_groups(), [&](std::int32_t i) {
       const std::int32_t first = i / head_groups() * per_item;
       attend(worker, first, std::min(per_item, blocks - first), i % head_groups());
-    }
+    });
   }
 
  private:

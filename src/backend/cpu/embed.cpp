@@ -33,15 +33,14 @@ class Embed : public CpuStep {
       return;
     }
     float* block_rows = scratch + out_.cols;  // (32, cols)
-    Handout blocks = worker.ranges(n_blocks(rows));
-    for (std::int32_t b = blocks.next(); b >= 0; b = blocks.next()) {
+    worker.spread(n_blocks(rows), [&](std::int32_t b) {
       const std::int32_t n = std::min(32, rows - 32 * b);
       for (std::int32_t t = 0; t < n; ++t) {
         embed_row(*worker.batch, 32 * b + t, block_rows + std::size_t{out_.cols} * t, scratch);
       }
       kernels_.blocks->rows_to_block(block_rows, out_.cols, n, static_cast<int>(out_.cols),
                                      out_.block(b));
-    }
+    });
   }
 
  private:

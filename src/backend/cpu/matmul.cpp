@@ -82,13 +82,12 @@ class MatmulRowsStep : public CpuStep {
     const std::int32_t rows = batch_rows(*worker.batch, outputs_);
     if (rows == 0) return;
     const Grid& grid = grid_for(rows);
-    Handout chunks = worker.ranges(grid.chunks);
-    for (std::int32_t c = chunks.next(); c >= 0; c = chunks.next()) {
+    worker.spread(grid.chunks, [&](std::int32_t c) {
       const Chunk chunk = chunk_at(grid, c);
       for (std::int32_t r = 0; r < rows; r += kRowsAtOnce) {
         run_chunk(worker, chunk, r, std::min(kRowsAtOnce, rows - r));
       }
-    }
+    });
   }
 
   // The kernels fetch ahead of themselves, but nobody is ahead of their first rows.

@@ -50,21 +50,20 @@ class MatmulBlocksStep : public CpuStep {
   }
 
   std::size_t scratch_bytes() const override {
-    return kernels_.matmul_scratch_bytes(static_cast<int>(in_.cols), glu_);
+    return kernels_.matmul_scratch_bytes(static_cast<int>(in_.cols));
   }
 
   void run(const Worker& worker) const override {
     const std::int32_t blocks = n_blocks(worker.batch->n_tokens);
     const int shares = std::clamp(blocks / kShareBlocks, 1, worker.threads);
     const auto first_block = [&](int share) { return blocks * share / shares; };
-    Handout items = worker.ranges(shares * n_tasks_);  // one share's tasks after the other
-    for (std::int32_t i = items.next(); i >= 0; i = items.next()) {
+    worker.spread(shares * n_tasks_, [&](std::int32_t i) {  // one share's tasks after the other
       const std::int32_t share = i / n_tasks_, t = i % n_tasks_;
       const Part* part = parts_.data();
       while (t >= part->first_task + part->tasks) ++part;
       run_task(*part, static_cast<std::uint32_t>(t - part->first_task) * rows_per_task_,
                first_block(share), first_block(share + 1), worker);
-    }
+    });
   }
 
  private:

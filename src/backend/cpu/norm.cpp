@@ -62,8 +62,7 @@ class NormBlocks : public CpuStep {
   }
 
   void run(const Worker& worker) const override {
-    Handout blocks = worker.ranges(n_blocks(worker.batch->n_tokens));
-    for (std::int32_t b = blocks.next(); b >= 0; b = blocks.next()) {
+    worker.spread(n_blocks(worker.batch->n_tokens), [&](std::int32_t b) {
       kernels::NormBlock args = args_;
       args.x = in_.block(b);
       args.residual = residual_ ? residual_.block(b) : nullptr;
@@ -73,7 +72,7 @@ class NormBlocks : public CpuStep {
         args.out_x = out_.block(b);
       }
       kernels_.norm(args);
-    }
+    });
   }
 
  private:
@@ -96,12 +95,13 @@ class QuantizeRows : public CpuStep {
   void run(const Worker& worker) const override {
     const int n = static_cast<int>(in_.cols);
     const std::int32_t rows = batch_rows(*worker.batch, outputs_);
-    worker.each(in_.blocks ? n_blocks(rows) : rows, [&](std::int32_t i) {
-      if (in_.blocks) {
-        kernels_.blocks->to_x(in_.block(i), n, out_.block(i));
-      } else {
-        kernels_.rows->quantize_q8(in_.row(i, worker), n, out_.bytes(i, worker));
-      }
+    if (in_.blocks) {
+      worker.spread(n_blocks(rows),
+                    [&](std::int32_t b) { kernels_.blocks->to_x(in_.block(b), n, out_.block(b)); });
+      return;
+    }
+    worker.each(rows, [&](std::int32_t r) {
+      kernels_.rows->quantize_q8(in_.row(r, worker), n, out_.bytes(r, worker));
     });
   }
 

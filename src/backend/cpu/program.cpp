@@ -100,7 +100,7 @@ Status CpuProgram::bind_steps() {
   std::uint64_t rope_total = 0;
   for (const RopeTable& table : rope_tables_) rope_total += 2 * rope_bytes(plan_, table);
   std::uint64_t shared_total = 0;
-  solo_ = solo_steps(plan_);
+  if (!blocks_) solo_ = solo_steps(plan_);
   for (const bool measure : {true, false}) {
     std::byte* base = region_.data();
     CompileContext context{.plan = &plan_,
@@ -109,7 +109,7 @@ Status CpuProgram::bind_steps() {
                            .scratch = base,
                            .threads = team_->size(),
                            .blocks = blocks_,
-                           .solo = &solo_,
+                           .solo = blocks_ ? nullptr : &solo_,
                            .vectors = &vectors_,
                            .rope_tables = &rope_tables_};
     if (!measure) {
@@ -123,7 +123,8 @@ Status CpuProgram::bind_steps() {
     vectors_.clear();
     steps_.clear();
     for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
-      context.merged = s > 0 && solo_.merged[s - 1] ? steps_.back()->rope() : nullptr;
+      const bool merges = !blocks_ && s > 0 && solo_.merged[s - 1];
+      context.merged = merges ? steps_.back()->rope() : nullptr;
       ORRERY_TRY(std::unique_ptr<CpuStep> bound, make_step(context, plan_.steps[s]));
       thread_scratch_bytes_ = std::max(thread_scratch_bytes_, align_up(bound->scratch_bytes(), 64));
       shared_total = std::max(shared_total, align_up(bound->shared_bytes(), 64));

@@ -49,14 +49,14 @@ class CpuProgram : public Program {
   kernels::KernelSet kernels_;
   std::shared_ptr<ThreadTeam> team_;
   bool blocks_ = false;
-  memory::Region
-      region_;  // plan scratch | rope tables | shared | of each thread: scratch, own rows
+  // plan scratch | rope tables | shared | of each thread: scratch, own rows
+  memory::Region region_;
   std::byte* thread_scratch_ = nullptr;
   std::uint64_t thread_scratch_bytes_ = 0;
   std::vector<std::unique_ptr<std::vector<float>>> vectors_;
   std::vector<RopeTable> rope_tables_;
   std::vector<std::unique_ptr<CpuStep>> steps_;
-  SoloSteps solo_;                           // all shared in block order
+  SoloSteps solo_;                           // empty in block order
   std::vector<std::uint32_t> matmul_after_;  // of each step: the next that multiplies weights
   const float* result_ = nullptr;
   std::uint32_t embed_rows_ = 0;  // ids at or above it are refused

@@ -209,8 +209,7 @@ class RopeBlocks : public CpuStep {
     const std::int32_t blocks = n_blocks(worker.batch->n_tokens);
     // q, k and v of a block apart; with head-wise norms each head could be an item, but 3 items a
     // block keep the threads busy from 64 tokens on.
-    Handout items = worker.ranges(3 * blocks);
-    for (std::int32_t i = items.next(); i >= 0; i = items.next()) {
+    worker.spread(3 * blocks, [&](std::int32_t i) {
       const std::int32_t b = i / 3;
       float* scratch = reinterpret_cast<float*>(worker.scratch);
       if (i % 3 == 0) normalize_rotate(s_.q.block(b), s_.q_norm, s_.heads, b, s_.out.block(b));
@@ -219,7 +218,7 @@ class RopeBlocks : public CpuStep {
         store(*worker.batch, b, scratch, true);
       }
       if (i % 3 == 2) store(*worker.batch, b, s_.v.block(b), false);
-    }
+    });
   }
 
  private:

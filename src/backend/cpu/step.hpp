@@ -38,7 +38,13 @@ struct Worker {
     const auto take = [&] { return alone ? own_next++ : next(); };
     for (std::int32_t i = take(); i < items; i = take()) f(i);
   }
-  // Items in a range for each thread. A step uses one way or the other.
+  // The same with a range for each thread, where equal items should go to the same thread in every
+  // step. A step uses one way or the other.
+  template <class F>
+  void spread(std::int32_t items, F f) const {
+    Handout handout = ranges(items);
+    for (std::int32_t i = handout.next(); i >= 0; i = handout.next()) f(i);
+  }
   Handout ranges(std::int32_t items) const { return {cursors, thread, threads, items}; }
 };
 

@@ -23,7 +23,7 @@ struct BlockMatmul {
   static constexpr int kWholeSteps = 20;         // up to this many k steps are one part
   static constexpr std::size_t kNear = 1 << 20;  // bytes of activations that stay in L2
 
-  static std::size_t scratch_bytes(int k, bool) {
+  static std::size_t scratch_bytes(int k) {
     const Parts parts(ceil_div(k, 32));
     return panels_bytes(parts) + sums_blocks(parts) * kBlockFloats * sizeof(float);
   }

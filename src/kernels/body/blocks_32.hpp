@@ -23,6 +23,24 @@ struct Rows {
   }
 };
 
+// A step of fewer than four blocks, with zeros in the place of the others, where reading a whole
+// step would pass the end of the weight.
+template <class Format>
+struct CutStep {
+  static constexpr int kStride = (Format::kStepBytes + 63) / 64 * 64;
+  alignas(64) std::uint8_t bytes[4][kStride];
+
+  [[gnu::always_inline]] Rows copy(const Rows& rows, int blocks) {
+    const int filled = blocks * Format::kBlockBytes;
+    Rows copies;
+    for (int r = 0; r < 4; ++r) {
+      for (int i = 0; i < kStride; ++i) bytes[r][i] = i < filled ? rows.at[r][i] : 0;
+      copies.at[r] = bytes[r];
+    }
+    return copies;
+  }
+};
+
 template <int kQuads>
 struct Scales {
   V::F d[kQuads], m[kQuads];

@@ -107,16 +107,8 @@ struct Product {
   // step would read past the last row, its blocks are copied first.
   [[gnu::always_inline]] void multiply_cut_step(Rows rows, int row, int blocks, const Activation* x,
                                                 V::F* acc) const {
-    constexpr int kStride = (Format::kStepBytes + 63) / 64 * 64;
-    alignas(64) std::uint8_t copy[4 * kStride];
-    if (readable_after(row) < Format::kStepBytes) {
-      for (std::uint8_t& byte : copy) byte = 0;
-      for (int r = 0; r < 4; ++r) {
-        const int bytes = blocks * Format::kBlockBytes;
-        for (int i = 0; i < bytes; ++i) copy[r * kStride + i] = rows.at[r][i];
-        rows.at[r] = copy + r * kStride;
-      }
-    }
+    CutStep<Format> step;
+    if (readable_after(row) < Format::kStepBytes) rows = step.copy(rows, blocks);
     V::F whole[kTile];
     for (int t = 0; t < kTile; ++t) whole[t] = acc[t];
     multiply_step<Format, kTile>(rows, x, whole);

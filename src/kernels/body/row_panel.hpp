@@ -14,12 +14,12 @@ namespace {
 constexpr int kMaxActivations = 32;
 // Panels that share what is prepared of the activations.
 constexpr int kMaxPanels = 8;
+constexpr int kSlab = 1024;  // weights along k that are unpacked at once: 16 KiB of codes a panel
 
 // Sixteen weight rows along a slab of k. kGroup: weights a scale. kMin: the type has a minimum.
 // kSigned: codes for dot_signed.
 template <int kGroup, bool kMin, bool kSigned>
 struct Panel {
-  static constexpr int kSlab = 1024;  // weights along k: 16 KiB of codes
   static constexpr int kGroups = kSlab / kGroup;
   static constexpr int kWords = kGroup / 4;  // of a row and group
 
@@ -59,7 +59,7 @@ struct Panel {
 // Activation rows along the same slab.
 template <int kGroup, bool kMin>
 struct PanelInput {
-  static constexpr int kGroups = 1024 / kGroup;
+  static constexpr int kGroups = kSlab / kGroup;
 
   const std::uint8_t* rows = nullptr;  // Q8Layout rows
   std::size_t stride = 0;
@@ -128,31 +128,6 @@ template <int kTile, int kGroup, bool kMin, bool kSigned>
   }
 }
 
-constexpr int kMaxTile = 8;  // activation rows that pass over a panel together
-
-template <class Panel, class Input>
-void multiply_tile(int rows, const Panel& w, const Input& x, int first, int groups,
-                   float (*sums)[4][16]) {
-  switch (rows) {
-    case 1:
-      return multiply_panel<1>(w, x, first, groups, sums);
-    case 2:
-      return multiply_panel<2>(w, x, first, groups, sums);
-    case 3:
-      return multiply_panel<3>(w, x, first, groups, sums);
-    case 4:
-      return multiply_panel<4>(w, x, first, groups, sums);
-    case 5:
-      return multiply_panel<5>(w, x, first, groups, sums);
-    case 6:
-      return multiply_panel<6>(w, x, first, groups, sums);
-    case 7:
-      return multiply_panel<7>(w, x, first, groups, sums);
-    default:
-      return multiply_panel<kMaxTile>(w, x, first, groups, sums);
-  }
-}
-
 // Activation rows [first, first + count) times weight rows, up to kMaxPanels panels at a time.
 template <class Format>
 class PanelProduct {
@@ -163,8 +138,8 @@ class PanelProduct {
   void run(int begin, int end) {
     const int panels = (end - begin + 15) / 16;
     clear(panels);
-    for (int k = 0; k < a_.k; k += Panel_::kSlab) {
-      const int weights = a_.k - k < Panel_::kSlab ? a_.k - k : Panel_::kSlab;
+    for (int k = 0; k < a_.k; k += kSlab) {
+      const int weights = a_.k - k < kSlab ? a_.k - k : kSlab;
       const int groups = weights / Format::kGroup;
       input_.load(a_, first_, count_, k, groups, kZero);
       for (int p = 0; p < panels; ++p) {
@@ -180,7 +155,13 @@ class PanelProduct {
 
  private:
   using Panel_ = Panel<Format::kGroup, Format::kMin, Format::kSigned>;
+  using Input = PanelInput<Format::kGroup, Format::kMin>;
   using Sums = float[4][16];  // partial sums of an activation row, a lane for each weight row
+  using Multiply = void (*)(const Panel_&, const Input&, int first, int groups, Sums* sums);
+  static constexpr int kMaxTile = 8;  // activation rows that pass over a panel together
+  static constexpr Multiply kMultiply[kMaxTile] = {
+      multiply_panel<1>, multiply_panel<2>, multiply_panel<3>, multiply_panel<4>,
+      multiply_panel<5>, multiply_panel<6>, multiply_panel<7>, multiply_panel<8>};
   static constexpr int kStepWeights = Format::kQuads * 4 * Format::kGroup;
   static constexpr int kZero = Format::kZero + (Format::kSigned ? V::kSignedBias : 0);
 
@@ -208,25 +189,11 @@ class PanelProduct {
           rows.at[r] = base + static_cast<std::size_t>(at) * a_.w_stride + first_step +
                        static_cast<std::size_t>(w / kStepWeights) * Format::kStepBytes;
         }
-        if (cut) {
-          unpack_cut(rows, (weights - w) / Format::kGroup, w / Format::kGroup, set);
-        } else {
-          panel_.template unpack_step<Format>(rows, w / Format::kGroup, set);
-        }
+        CutStep<Format> step;
+        if (cut) rows = step.copy(rows, (weights - w) / Format::kGroup);
+        panel_.template unpack_step<Format>(rows, w / Format::kGroup, set);
       }
     }
-  }
-
-  // A step of fewer than four blocks: copied, because there may be nothing to read behind them.
-  void unpack_cut(const Rows& rows, int blocks, int group, int set) {
-    constexpr int kStride = (Format::kStepBytes + 63) / 64 * 64;
-    alignas(64) std::uint8_t copy[4 * kStride] = {};
-    Rows copies;
-    for (int r = 0; r < 4; ++r) {
-      for (int i = 0; i < blocks * Format::kBlockBytes; ++i) copy[r * kStride + i] = rows.at[r][i];
-      copies.at[r] = copy + r * kStride;
-    }
-    panel_.template unpack_step<Format>(copies, group, set);
   }
 
   // In tiles of nearly the same size.
@@ -234,7 +201,7 @@ class PanelProduct {
     int done = 0;
     for (int tiles = (count_ + kMaxTile - 1) / kMaxTile; tiles > 0; --tiles) {
       const int rows = (count_ - done + tiles - 1) / tiles;
-      multiply_tile(rows, panel_, input_, done, groups, sums + done);
+      kMultiply[rows - 1](panel_, input_, done, groups, sums + done);
       done += rows;
     }
   }
@@ -251,7 +218,7 @@ class PanelProduct {
   const MatmulRows& a_;
   int first_, count_;
   Panel_ panel_;
-  PanelInput<Format::kGroup, Format::kMin> input_;
+  Input input_;
   alignas(64) Sums partial_[kMaxPanels][kMaxActivations];
 };
 
