@@ -71,6 +71,11 @@ unsigned long long available_memory() {
   return std::min(available, limit);
 }
 
+unsigned long long last_level_cache() {
+  // The C library tells the caches of all cores of the package together.
+  return 1024 * read_number("/sys/devices/system/cpu/cpu0/cache/index3/size", 0);
+}
+
 std::string cpu_model() {
   std::ifstream cpuinfo("/proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line);) {

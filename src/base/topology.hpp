@@ -14,6 +14,8 @@ int physical_cores();
 bool pin_thread(int index);
 // Bytes of memory that are free or reclaimable now (MemAvailable, capped by the cgroup).
 unsigned long long available_memory();
+// Bytes of the last-level cache that the first processor sees; 0 where the system does not tell.
+unsigned long long last_level_cache();
 // "Intel(R) Xeon(R) ..." or the architecture's name.
 std::string cpu_model();
 

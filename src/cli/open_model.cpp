@@ -34,6 +34,14 @@ Result<KvTypes> parse_kv_types(const std::string& text) {
   return types;
 }
 
+Result<engine::WeightLayout> parse_layout(const std::string& text) {
+  if (text == "auto") return engine::WeightLayout::automatic;
+  if (text == "file") return engine::WeightLayout::file;
+  if (text == "packed") return engine::WeightLayout::packed;
+  return fail(kUsageError,
+              fmt::format("\"{}\" is no layout; there are auto, file and packed", printable(text)));
+}
+
 void add_open_options(CLI::App& command, OpenOptions& options) {
   command.add_option("-t,--threads", options.threads, "threads; 0 takes the physical cores")
       ->check(CLI::Range(0, 256));
@@ -47,6 +55,16 @@ void add_open_options(CLI::App& command, OpenOptions& options) {
         options.kv = *types;
       },
       "types of cached keys and values, K,V or one for both: f32, f16 (default) or bf16");
+  command.add_option_function<std::string>(
+      "--layout",
+      [&options](const std::string& text) {
+        const auto layout = parse_layout(text);
+        if (!layout) throw CLI::ValidationError("--layout", layout.error().message);
+        options.layout = *layout;
+      },
+      "of weights in memory: file (where they are mapped), packed (laid out anew) or auto "
+      "(default: "
+      "packed if they fit into the last-level cache or 128 MiB)");
   command.add_flag("--deterministic", options.deterministic,
                    "prefill with decode's number classes: slower, independent of chunking");
 }
@@ -61,6 +79,7 @@ Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
   model_options.isa = forced_isa();
   model_options.context = options.context;
   model_options.deterministic = options.deterministic;
+  model_options.layout = options.layout;
   model_options.k_type = options.kv.k;
   model_options.v_type = options.kv.v;
   model_options.max_sequences = options.sequences;

@@ -20,15 +20,18 @@ struct KvTypes {
 // "K,V", or one name for both. The error is a sentence for who typed it.
 Result<KvTypes> parse_kv_types(const std::string& text);
 
+Result<engine::WeightLayout> parse_layout(const std::string& text);
+
 struct OpenOptions {
   int threads = 0;            // 0: physical cores
   std::uint32_t context = 0;  // 0: the training context, capped by memory
   std::uint32_t sequences = 1;
   bool deterministic = false;
   KvTypes kv;
+  engine::WeightLayout layout = engine::WeightLayout::automatic;
 };
 
-// --threads, --ctx, --kv-type, --deterministic.
+// --threads, --ctx, --kv-type, --layout, --deterministic.
 void add_open_options(CLI::App& command, OpenOptions& options);
 
 // Locates and opens; warnings of the files go to stderr.

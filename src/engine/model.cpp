@@ -15,6 +15,9 @@ constexpr std::uint32_t kDecodeTokens = 32;
 constexpr std::uint32_t kPrefillTokens = 512;
 constexpr std::uint32_t kPrefillTokensReference = 32;  // keeps every buffer in double precision
 constexpr std::uint32_t kOutputs = 32;
+// Packed whatever the cache: laying it out takes some 30 ms, and unpacking costs decode more than
+// reading does (docs/performance.md).
+constexpr std::uint64_t kSmallModel = std::uint64_t{128} << 20;
 
 // Bytes of one sequence's pages at `context` tokens.
 std::uint64_t cache_bytes(std::span<const plan::CacheGroup> groups, std::uint32_t context) {
@@ -109,6 +112,11 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
     ORRERY_TRY(decode, dequantized_.widen(std::move(decode)));
     ORRERY_TRY(prefill, dequantized_.widen(std::move(prefill)));
   }
+  if (packs_weights()) {
+    ORRERY_TRY(decode, packed_.bind(std::move(decode)));
+    ORRERY_TRY(prefill, packed_.bind(std::move(prefill)));
+    info_.packed_bytes = packed_.bytes().size();
+  }
   info_.cache_bytes_per_token =
       cache_bytes(decode.plan.groups, plan::kPageTokens) / plan::kPageTokens;
   ORRERY_TRY(executor_, Executor::create(std::move(decode), std::move(prefill), *backend_,
@@ -116,6 +124,7 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
                                           .context = info_.context,
                                           .slice = 1,
                                           .budget_bytes = budget}));
+  if (info_.packed_bytes > 0) packed_.fill(*checkpoint_, info_.threads);
   executor_->watch(*checkpoint_);
   if (executor_->vocab() < static_cast<std::uint32_t>(tokenizer_->vocab_size())) {
     warnings_.push_back(fmt::format(
@@ -134,6 +143,14 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
   info_.cache_budget_bytes = budget;
   info_.training_context = loaded_->hparams().context_length;
   return {};
+}
+
+bool Model::packs_weights() const {
+  if (options_.device != Device::cpu || options_.layout == WeightLayout::file) return false;
+  if (options_.layout == WeightLayout::packed) return true;
+  std::uint64_t bytes = 0;
+  for (const storage::TensorInfo& tensor : checkpoint_->tensors()) bytes += tensor.bytes;
+  return bytes <= std::max<std::uint64_t>(last_level_cache(), kSmallModel);
 }
 
 Result<std::uint32_t> Model::choose_context(std::span<const plan::CacheGroup> groups,
@@ -193,6 +210,9 @@ Result<std::vector<float>> Model::embed(std::span<const text::TokenId> ids) cons
   if (embedder_ == nullptr) {
     const plan::Capacity& prefill = executor_->prefill_plan().capacity;
     ORRERY_TRY(auto bound, record(plan::Phase::embed, {prefill.tokens, 1, 1}, info_.context));
+    if (info_.packed_bytes > 0) {
+      ORRERY_TRY(bound, packed_.bind(std::move(bound)));
+    }
     ORRERY_TRY(embedder_, Embedder::create(std::move(bound), *backend_, info_.context,
                                            info_.cache_budget_bytes));
   }
@@ -204,8 +224,10 @@ Result<std::vector<float>> Model::embed(std::span<const text::TokenId> ids) cons
 std::vector<std::span<const std::byte>> Model::weight_spans() const {
   std::vector<std::span<const std::byte>> spans;
   for (const storage::TensorInfo& tensor : checkpoint_->tensors()) {
-    if (tensor.data != nullptr) spans.emplace_back(tensor.data, tensor.bytes);
+    const std::span<const std::byte> bytes(tensor.data, tensor.bytes);
+    if (tensor.data != nullptr && !packed_.holds(bytes)) spans.push_back(bytes);
   }
+  if (!packed_.bytes().empty()) spans.push_back(packed_.bytes());
   return spans;
 }
 

@@ -16,6 +16,7 @@
 #include "engine/embedder.hpp"
 #include "engine/executor.hpp"
 #include "engine/model_defaults.hpp"
+#include "engine/packed_weights.hpp"
 #include "engine/sampler_params.hpp"
 #include "model/model.hpp"
 #include "storage/checkpoint.hpp"
@@ -28,6 +29,9 @@ namespace orrery::engine {
 // much faster than reference, for the memory of the decoded weights.
 enum class Device : std::uint8_t { cpu, cpu_f32, reference };
 
+// automatic: packed where the weights fit into the last-level cache or into 128 MiB.
+enum class WeightLayout : std::uint8_t { automatic, file, packed };
+
 struct ModelOptions {
   Device device = Device::cpu;
   int threads = 0;                       // 0: physical cores
@@ -36,6 +40,7 @@ struct ModelOptions {
   bool deterministic = false;            // prefill in decode's number classes
   std::uint32_t max_sequences = 1;       // sessions open at once
   std::uint64_t cache_budget_bytes = 0;  // 0: half of the memory that is available
+  WeightLayout layout = WeightLayout::automatic;  // device cpu
   // Of cached keys and values: f16, bf16 or f32; device cpu_f32: always f32.
   DType k_type = DType::f16, v_type = DType::f16;
 };
@@ -48,6 +53,7 @@ struct ModelInfo {
   int threads = 0;
   std::uint64_t weight_bytes = 0;           // tensors in the files, mapped
   std::uint64_t copied_bytes = 0;           // converted at load
+  std::uint64_t packed_bytes = 0;           // of the weights, laid out anew at load
   std::uint64_t scratch_bytes = 0;          // of the programs
   std::uint64_t cache_bytes_per_token = 0;  // of one sequence, before windows fill
   std::uint64_t cache_budget_bytes = 0;
@@ -72,7 +78,7 @@ class Model : public std::enable_shared_from_this<Model> {
   bool has_chat_template() const { return !template_source_.empty() || template_error_; }
   // The model's own sampling defaults.
   const SamplerParams& sampling() const { return sampling_; }
-  // Mapped bytes of every tensor that the plans read.
+  // Bytes of every tensor, mapped or packed.
   std::vector<std::span<const std::byte>> weight_spans() const;
   // One sentence each: oddities of the files that do not stop the loading.
   std::span<const std::string> warnings() const { return warnings_; }
@@ -93,6 +99,7 @@ class Model : public std::enable_shared_from_this<Model> {
                                        std::uint64_t budget);
   Result<BoundPlan> record(plan::Phase phase, plan::Capacity capacity, std::uint32_t context) const;
   Status compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget);
+  bool packs_weights() const;
 
   ModelOptions options_;
   ModelInfo info_;
@@ -104,6 +111,7 @@ class Model : public std::enable_shared_from_this<Model> {
   SamplerParams sampling_;
   std::optional<model::LoadedModel> loaded_;
   Dequantized dequantized_;
+  mutable PackedWeights packed_;  // guarded by the executor's turn once the model is open
   std::unique_ptr<backend::Backend> backend_;
   std::unique_ptr<Executor> executor_;
   mutable std::unique_ptr<Embedder> embedder_;  // guarded by the executor's turn

@@ -105,6 +105,8 @@ struct BlockKernels {
   int task_rows;    // weight rows of a good task (a multiple of 32)
   std::size_t (*matmul_scratch_bytes)(int k);
   void (*matmul[kMaxDTypeId])(const MatmulBlocks&);  // null where a type has no kernel
+  // For weights in packed layout (tensor/packed.hpp); row and n are multiples of 16.
+  void (*matmul_packed[kMaxDTypeId])(const MatmulBlocks&);
   void (*to_x)(const float* f_block, int n, void* x_block);
   void (*norm)(const NormBlock&);
   void (*rope)(const RopeBlock&);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "tensor/dtype.hpp"
+#include "tensor/packed.hpp"
 
 namespace orrery::kernels {
 
@@ -38,7 +39,7 @@ struct Q8Layout {
 // Class f32: 16 lanes, lane i takes k = i (mod 16) in order by fma from +0, a cut end filled with
 // zeros; the lanes are summed i + 8, i + 4, i + 2, i + 1.
 struct MatmulRows {
-  const void* w;         // n rows of file blocks, any alignment
+  const void* w;         // n rows of file blocks or n / 16 packed panels, any alignment
   std::size_t w_stride;  // bytes between weight rows
   int n, k;
   const void* x;         // m rows: Q8Layout rows (class i8) or float rows (class f32)
@@ -98,7 +99,9 @@ struct AttentionMerge {
   std::size_t out_stride;
 };
 
-// Class i8 for many activation rows: the same bits as `matmul`, faster from `rows` rows on.
+// Class i8 by panels of sixteen weight rows: the same bits as `matmul`, faster from `rows`
+// activation rows on. Those for packed layout (tensor/packed.hpp) take any number of rows; n % 16
+// == 0 there.
 struct PanelKernels {
   int rows;
   void (*matmul[kMaxDTypeId])(const MatmulRows&);
@@ -108,7 +111,8 @@ struct RowKernels {
   const char* isa;  // "emu", "avx2", "avx512"
   // By dtype id; null where a type has no kernel. Quantized types: class i8; float types: f32.
   void (*matmul[kMaxDTypeId])(const MatmulRows&);
-  const PanelKernels* panels;  // null: `matmul` serves any number of rows
+  const PanelKernels* panels;
+  const PanelKernels* packed;
   void (*quantize_q8)(const float* x, int k, void* q8_row);
   void (*norm)(const NormRow&);
   void (*rope)(const RopeRow&);
@@ -126,11 +130,11 @@ struct RowKernels {
   void (*from_f16)(const void* x, float* out, int n);
 };
 
-// The kernel for m activation rows.
-inline auto row_matmul(const RowKernels& table, DType type, int m) {
+// The kernel for m activation rows; null where a type has none.
+inline auto row_matmul(const RowKernels& table, DType type, Layout layout, int m) {
   const auto id = static_cast<std::size_t>(type);
-  const bool many =
-      table.panels != nullptr && m >= table.panels->rows && table.panels->matmul[id] != nullptr;
+  if (layout == Layout::packed) return table.packed->matmul[id];
+  const bool many = m >= table.panels->rows && table.panels->matmul[id] != nullptr;
   return many ? table.panels->matmul[id] : table.matmul[id];
 }
 

@@ -24,7 +24,7 @@ ORRERY_FOR_EACH_BLOCK32(ORRERY_DECLARE)
 ORRERY_FOR_EACH_BLOCK256(ORRERY_DECLARE)
 #undef ORRERY_DECLARE
 
-// Defined where V::kPanelRows is not 0.
 extern "C" const PanelKernels ORRERY_KERNEL_NAME(panels);
+extern "C" const PanelKernels ORRERY_KERNEL_NAME(packed);
 
 }  // namespace orrery::kernels

@@ -49,6 +49,11 @@ constexpr void set_matmul(BlockKernels& table) {
   ((table.matmul[static_cast<int>(Weights::kType)] = Matmul::run<Weights>), ...);
 }
 
+template <class... Weights>
+constexpr void set_packed(BlockKernels& table) {
+  ((table.matmul_packed[static_cast<int>(Weights::kType)] = Matmul::run_packed<Weights>), ...);
+}
+
 constexpr BlockKernels make_table() {
   BlockKernels table = {};
   table.isa = ORRERY_KERNEL_STRING(ORRERY_KERNEL_ISA);
@@ -57,6 +62,7 @@ constexpr BlockKernels make_table() {
   set_matmul<WeightF32, WeightF16, WeightBf16, WeightQ40, WeightQ41, WeightQ50, WeightQ51,
              WeightQ80, WeightIq4Nl, WeightMxfp4, WeightNvfp4, WeightQ2K, WeightQ3K, WeightQ4K,
              WeightQ5K, WeightQ6K, WeightIq4Xs>(table);
+  set_packed<WeightQ40, WeightQ41, WeightQ50, WeightQ51, WeightQ80>(table);
   table.to_x = block_to_x;
   table.norm = block_norm;
   table.rope = block_rope;

@@ -25,7 +25,8 @@ constexpr RowKernels make_table() {
   ORRERY_FOR_EACH_BLOCK32(ORRERY_ENTRY)
   ORRERY_FOR_EACH_BLOCK256(ORRERY_ENTRY)
 #undef ORRERY_ENTRY
-  if constexpr (V::kPanelRows != 0) table.panels = &ORRERY_KERNEL_NAME(panels);
+  table.panels = &ORRERY_KERNEL_NAME(panels);
+  table.packed = &ORRERY_KERNEL_NAME(packed);
   table.quantize_q8 = quantize_q8;
   table.norm = norm;
   table.rope = rope;

@@ -1,5 +1,5 @@
 // Class i8 of one instruction set for many activation rows.
-// ISAS: emu avx512
+// ISAS: emu avx2 avx512 neon
 #include "kernels/body/row_panel.hpp"
 #include "kernels/row_table.hpp"
 
@@ -10,7 +10,7 @@ constexpr PanelKernels make_table() {
   PanelKernels table = {};
   table.rows = V::kPanelRows;
 #define ORRERY_ENTRY(type, format) \
-  table.matmul[static_cast<int>(DType::type)] = matmul_panels<format>;
+  table.matmul[static_cast<int>(DType::type)] = multiply_panels<UnpackedPanels<format>>;
   ORRERY_FOR_EACH_BLOCK32(ORRERY_ENTRY)
   ORRERY_FOR_EACH_BLOCK256(ORRERY_ENTRY)
 #undef ORRERY_ENTRY

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tensor/dtype.hpp"
+#include "tensor/packed.hpp"
 
 namespace orrery::plan {
 
@@ -65,6 +66,7 @@ struct Weight {
   DType dtype = DType::f32;
   std::uint32_t rows = 0, cols = 0;
   std::uint32_t row_begin = 0;
+  Layout layout = Layout::file;
   bool operator==(const Weight&) const = default;
 };
 

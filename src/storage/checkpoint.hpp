@@ -57,6 +57,9 @@ class Checkpoint {
   // Oddities that do not stop the loading, one sentence each (bytes after the last tensor, ...).
   virtual std::span<const std::string> warnings() const = 0;
 
+  // Lets go of the memory of a part of a tensor's bytes; they can be read again.
+  virtual void release(std::span<const std::byte>) const {}
+
   // E_CHANGED when a weight file lost bytes while it was mapped: what was read since is not to be
   // trusted. `on_disk` also asks the system whether a file was written to; without it this is a
   // look at memory alone.

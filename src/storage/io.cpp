@@ -91,6 +91,13 @@ class SystemMapping final : public MappedFile {
     if (size_ != 0) ::munmap(start_, align_up(size_, kSmallPage));
   }
   std::span<const std::byte> bytes() const override { return {start_, size_}; }
+  void release(std::span<const std::byte> part) const override {
+    const auto first = align_up(reinterpret_cast<std::uintptr_t>(part.data()), kSmallPage);
+    const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size());
+    if (end < first + kSmallPage) return;
+    ::madvise(reinterpret_cast<void*>(first), (end - first) / kSmallPage * kSmallPage,
+              MADV_DONTNEED);
+  }
   bool is_whole() const override { return !guard_ || !guard_->was_hit(); }
   bool is_unchanged() const override {
     struct stat now{};

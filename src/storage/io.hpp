@@ -18,6 +18,9 @@ class MappedFile {
  public:
   virtual ~MappedFile() = default;
   virtual std::span<const std::byte> bytes() const = 0;
+  // Lets go of the whole pages of a part of bytes(), which come back from the file when they are
+  // read again.
+  virtual void release(std::span<const std::byte>) const {}
   // False once some of the bytes could not be read, because the file was cut or its disk failed:
   // they read as zeros. A look at memory alone.
   virtual bool is_whole() const { return true; }

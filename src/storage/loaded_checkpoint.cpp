@@ -41,6 +41,15 @@ class LoadedCheckpoint final : public Checkpoint {
     return {};
   }
 
+  void release(std::span<const std::byte> part) const override {
+    for (const std::unique_ptr<MappedFile>& file : parts_.mappings) {
+      const std::span<const std::byte> bytes = file->bytes();
+      const bool inside =
+          part.data() >= bytes.data() && part.data() + part.size() <= bytes.data() + bytes.size();
+      if (inside) file->release(part);
+    }
+  }
+
   const TensorInfo* find(std::string_view name) const override {
     const auto at = std::lower_bound(
         by_name_.begin(), by_name_.end(), name,

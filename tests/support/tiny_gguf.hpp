@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/gguf_builder.hpp"
+#include "support/random_blocks.hpp"
 
 namespace orrery::test {
 
@@ -59,6 +60,17 @@ class TinyGguf {
     }
     remove(name);
     tensors_.push_back({name, type, dims, std::move(bytes)});
+    return *this;
+  }
+  // Every matrix in blocks of random weights, the vocabulary rounded up to whole panels of 16 rows.
+  TinyGguf& quantize(DType type) {
+    for (Tensor& t : tensors_) {
+      if (t.dims.size() != 2) continue;
+      if (t.name == "token_embd.weight") t.dims[1] = (t.dims[1] + 15) / 16 * 16;
+      const auto bytes = random_weights(type, t.dims[1], t.dims[0], 0.3F, random_);
+      t.type = type;
+      t.bytes.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
     return *this;
   }
   TinyGguf& remove(const std::string& name) {

@@ -48,6 +48,7 @@ std::string CompileContext::kernel_label(bool block_kernel, std::string_view wha
   if (id != plan::kNone) {
     label += '<';
     label += dtype_info(info(id).dtype).name;
+    if (info(id).layout == Layout::packed) label += " packed";
     label += '>';
   }
   return label;

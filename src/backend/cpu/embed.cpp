@@ -21,7 +21,7 @@ class Embed : public CpuStep {
   }
 
   std::size_t scratch_bytes() const override {
-    return (out_.blocks ? 33U : 1U) * std::size_t{out_.cols} * 4;
+    return (out_.blocks ? 34U : 2U) * std::size_t{out_.cols} * 4;
   }
 
   void run(const Worker& worker) const override {
@@ -32,7 +32,7 @@ class Embed : public CpuStep {
           rows, [&](std::int32_t r) { embed_row(*worker.batch, r, out_.row(r, worker), scratch); });
       return;
     }
-    float* block_rows = scratch + out_.cols;  // (32, cols)
+    float* block_rows = scratch + 2 * std::size_t{out_.cols};  // (32, cols)
     worker.spread(n_blocks(rows), [&](std::int32_t b) {
       const std::int32_t n = std::min(32, rows - 32 * b);
       for (std::int32_t t = 0; t < n; ++t) {
@@ -46,18 +46,30 @@ class Embed : public CpuStep {
  private:
   void embed_row(const Batch& batch, std::int32_t r, float* out, float* scratch) const {
     const std::uint64_t cols = out_.cols;
-    const std::uint64_t id = static_cast<std::uint64_t>(batch.ids[r]);
-    decode_row(table_.dtype, table_data_ + id * row_bytes(table_.dtype, cols), out, cols);
+    // A row takes no more bytes in any type than as f32.
+    auto* file_row = reinterpret_cast<std::byte*>(scratch + cols);
+    decode(table_, table_data_, batch.ids[r], file_row, out);
     const float* position = nullptr;
     if (positions_ != nullptr) {
-      const std::uint64_t p = static_cast<std::uint64_t>(batch.positions[r]);
-      decode_row(positions_->dtype, positions_data_ + p * row_bytes(positions_->dtype, cols),
-                 scratch, cols);
+      decode(*positions_, positions_data_, batch.positions[r], file_row, scratch);
       position = scratch;
     }
     if (scale_ != 1.0F || position != nullptr) {
       kernels_.rows->scale_add(out, scale_, position, static_cast<int>(cols));
     }
+  }
+
+  static void decode(const plan::Weight& table, const std::byte* data, std::int32_t row,
+                     std::byte* file_row, float* out) {
+    const std::uint64_t stride = row_bytes(table.dtype, table.cols);
+    const auto at = static_cast<std::uint64_t>(row);
+    const std::byte* source = data + at * stride;
+    if (table.layout == Layout::packed) {
+      const std::uint64_t lane = at % kPackedRows;
+      unpack_row(table.dtype, table.cols, source - lane * stride, static_cast<int>(lane), file_row);
+      source = file_row;
+    }
+    decode_row(table.dtype, source, out, table.cols);
   }
 
   plan::Weight table_;

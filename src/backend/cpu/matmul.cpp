@@ -19,6 +19,7 @@ struct Part {
   const float* bias_up = nullptr;
   BufferRef out;
   DType dtype = DType::f32, dtype_up = DType::f32;
+  Layout layout = Layout::file, layout_up = Layout::file;
   std::uint64_t up_stride = 0;
 };
 
@@ -107,7 +108,7 @@ class MatmulRowsStep : public CpuStep {
   }
 
   const Grid& grid_for(std::int32_t rows) const {
-    return kernels_.panels != nullptr && rows >= kernels_.panels->rows ? many_ : few_;
+    return rows >= kernels_.panels->rows ? many_ : few_;
   }
   std::uint32_t most_rows() const { return std::max(few_.chunk_rows, many_.chunk_rows); }
 
@@ -130,12 +131,14 @@ class MatmulRowsStep : public CpuStep {
     part.rows = context.info(step.w[i]).rows;
     part.bias = context.vector(step.bias[i]);
     part.dtype = context.info(step.w[i]).dtype;
+    part.layout = context.info(step.w[i]).layout;
     part.out = context.buffer(step.out[glu_ ? 0 : i]);
     if (glu_) {
       part.w_up = context.weight(step.w[1]);
       part.up_stride = stride(step.w[1]);
       part.bias_up = context.vector(step.bias[1]);
       part.dtype_up = context.info(step.w[1]).dtype;
+      part.layout_up = context.info(step.w[1]).layout;
     }
     return part;
   }
@@ -159,12 +162,12 @@ class MatmulRowsStep : public CpuStep {
     args.m = m;
     args.y = direct ? part.out.row(r) + begin : gate;
     args.y_stride = direct ? part.out.cols : n;
-    row_matmul(kernels_, part.dtype, m)(args);
+    row_matmul(kernels_, part.dtype, part.layout, m)(args);
     if (glu_) {
       args.w = part.w_up + begin * part.up_stride;
       args.w_stride = part.up_stride;
       args.y = up;
-      row_matmul(kernels_, part.dtype_up, m)(args);
+      row_matmul(kernels_, part.dtype_up, part.layout_up, m)(args);
     }
     for (std::int32_t i = 0; i < m; ++i) {
       float* y = direct ? part.out.row(r + i) + begin : gate + std::size_t{n} * i;
@@ -207,7 +210,7 @@ StepResult make_matmul(const CompileContext& context, const plan::Step& step) {
   for (const plan::WeightId id : step.w) {
     if (id == plan::kNone) continue;
     const DType dtype = context.info(id).dtype;
-    if (context.kernels->rows->matmul[static_cast<std::size_t>(dtype)] == nullptr) {
+    if (row_matmul(*context.kernels->rows, dtype, context.info(id).layout, 1) == nullptr) {
       return fail("E_UNSUPPORTED", "the CPU backend has no row kernel for weights of type " +
                                        std::string(dtype_info(dtype).name));
     }

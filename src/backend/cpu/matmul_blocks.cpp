@@ -23,6 +23,11 @@ struct Part {
   std::int32_t first_task = 0, tasks = 0;
 };
 
+// The kernels for a weight's layout, by type.
+auto table_of(const kernels::BlockKernels& kernels, const plan::Weight& weight) {
+  return weight.layout == Layout::packed ? kernels.matmul_packed : kernels.matmul;
+}
+
 class MatmulBlocksStep : public CpuStep {
  public:
   MatmulBlocksStep(const CompileContext& context, const plan::Step& step)
@@ -75,7 +80,7 @@ class MatmulBlocksStep : public CpuStep {
     part.rows = weight.rows;
     part.bias = context.vector(step.bias[i]);
     part.out = context.buffer(step.out[glu_ ? 0 : i]);
-    part.kernel = kernels_.matmul[static_cast<std::size_t>(weight.dtype)];
+    part.kernel = table_of(kernels_, weight)[static_cast<std::size_t>(weight.dtype)];
     if (glu_) {
       part.w_up = context.weight(step.w[1]);
       part.bias_up = context.vector(step.bias[1]);
@@ -122,14 +127,16 @@ class MatmulBlocksStep : public CpuStep {
 StepResult make_matmul_blocks(const CompileContext& context, const plan::Step& step) {
   for (const plan::WeightId id : step.w) {
     if (id == plan::kNone) continue;
-    const DType dtype = context.info(id).dtype;
-    if (context.kernels->blocks->matmul[static_cast<std::size_t>(dtype)] == nullptr) {
+    const plan::Weight& weight = context.info(id);
+    const DType dtype = weight.dtype;
+    if (table_of(*context.kernels->blocks, weight)[static_cast<std::size_t>(dtype)] == nullptr) {
       return fail("E_UNSUPPORTED", "the CPU backend has no block kernel for weights of type " +
                                        std::string(dtype_info(dtype).name));
     }
   }
-  if (step.glu && context.info(step.w[0]).dtype != context.info(step.w[1]).dtype) {
-    return fail("E_UNSUPPORTED", "gate and up of a block matmul must have one element type");
+  if (step.glu && (context.info(step.w[0]).dtype != context.info(step.w[1]).dtype ||
+                   context.info(step.w[0]).layout != context.info(step.w[1]).layout)) {
+    return fail("E_UNSUPPORTED", "gate and up of a block matmul must have one type and layout");
   }
   return std::make_unique<MatmulBlocksStep>(context, step);
 }

@@ -103,6 +103,7 @@ class ReferenceBackend : public Backend {
   Result<std::unique_ptr<Program>> compile(const plan::Plan& plan, Bindings bindings) override {
     ORRERY_CHECK(bindings.weights.size() == plan.weights.size());
     ORRERY_CHECK(bindings.pools.size() == plan.groups.size());
+    for (const plan::Weight& w : plan.weights) ORRERY_CHECK(w.layout == Layout::file);
     return std::make_unique<ReferenceProgram>(plan, std::move(bindings), team_);
   }
 

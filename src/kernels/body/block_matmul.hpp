@@ -32,6 +32,10 @@ struct BlockMatmul {
   static void run(const MatmulBlocks& a) {
     multiply_all(a, Panels<P>::template unpack<W>);
   }
+  template <class W>
+  static void run_packed(const MatmulBlocks& a) {
+    multiply_all(a, Panels<P>::template unpack_packed<W>);
+  }
 
  private:
   // Equal parts of K that keep an operand in L1; whole blocks of every type (8 steps).

@@ -4,6 +4,7 @@
 
 #include "kernels/block_kernels.hpp"
 #include "kernels/body/block_unpack.hpp"
+#include "kernels/body/packed_rows.hpp"
 
 namespace orrery::kernels {
 namespace {
@@ -36,6 +37,31 @@ struct Panels {
       } else {
         unpack_line<W>(a, w + (part.row + line % rows) * a.w_stride, part, panel, line);
       }
+    }
+  }
+
+  // From packed layout: file blocks of some steps are made in L1 first.
+  template <class W>
+  static void unpack_packed(const MatmulBlocks& a, const PanelPart& part, std::uint8_t* panel) {
+    constexpr int kSteps = 16, kStride = kSteps * W::kBytes;
+    alignas(64) Byte blocks[32 * kStride];
+    MatmulBlocks of_blocks = a;
+    of_blocks.w = blocks;
+    of_blocks.w_up = a.w_up != nullptr ? blocks + kPackedRows * kStride : nullptr;
+    of_blocks.w_stride = kStride;
+    of_blocks.n = a.n - part.row;
+    for (int step = 0; step < part.count; step += kSteps, panel += kSteps * P::kStepBytes) {
+      const int count = part.count - step < kSteps ? part.count - step : kSteps;
+      for (int half = 0; half < 2; ++half) {
+        const bool up = half == 1 && a.w_up != nullptr;
+        const int row = up ? part.row : part.row + kPackedRows * half;
+        if (row >= a.n) break;
+        const Byte* w = static_cast<const Byte*>(up ? a.w_up : a.w) + row * a.w_stride;
+        unpack_records<W::kType, W::kBytes>(w, a.k / 32, part.step + step, count,
+                                            blocks + half * kPackedRows * kStride, kStride);
+      }
+      of_blocks.k = 32 * count;
+      unpack<W>(of_blocks, {0, 0, count}, panel);
     }
   }
 

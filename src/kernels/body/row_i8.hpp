@@ -42,7 +42,7 @@ template <class Format, int kTile, int quad>
           dots[t][r] = V::dot_signed(V::zero_dots(), w_low, low[t]);
           if constexpr (kWide) dots[t][r] = V::dot_signed(dots[t][r], w_high, high[t]);
         } else if constexpr (kWide) {
-          dots[t][r] = V::dot_pair(w_low, low[t], w_high, high[t]);
+          dots[t][r] = V::dot_pair(V::zero_dots(), w_low, low[t], w_high, high[t]);
         } else {
           dots[t][r] = V::dot(V::zero_dots(), w_low, low[t]);
         }

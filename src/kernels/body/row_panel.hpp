@@ -1,9 +1,10 @@
 // Class i8 for many activation rows: sixteen weight rows are unpacked once into a panel of bytes,
-// which all activation rows then pass over, with a lane for each weight row. The sums and their
-// order are those of row_i8.hpp.
+// which all activation rows then pass over, with a lane for each weight row; or the weight lies in
+// such panels already (tensor/packed.hpp). The sums and their order are those of row_i8.hpp.
 #pragma once
 
 #include "kernels/body/blocks_256.hpp"
+#include "kernels/body/packed_panel.hpp"
 #include "kernels/body/row_prefetch.hpp"
 #include "kernels/row_kernels.hpp"
 
@@ -15,17 +16,28 @@ constexpr int kMaxActivations = 32;
 // Panels that share what is prepared of the activations.
 constexpr int kMaxPanels = 8;
 constexpr int kSlab = 1024;  // weights along k that are unpacked at once: 16 KiB of codes a panel
+static_assert(kSlab == 32 * kPackedSlab);
 
-// Sixteen weight rows along a slab of k. kGroup: weights a scale. kMin: the type has a minimum.
-// kSigned: codes for dot_signed.
-template <int kGroup, bool kMin, bool kSigned>
+// Sixteen weight rows along a slab of k, unpacked.
+template <int kWeights, bool kHasMin, bool kForSigned>
 struct Panel {
+  static constexpr int kGroup = kWeights;      // a scale
+  static constexpr bool kMin = kHasMin;        // the type has a minimum
+  static constexpr bool kSigned = kForSigned;  // codes for dot_signed
   static constexpr int kGroups = kSlab / kGroup;
   static constexpr int kWords = kGroup / 4;  // of a row and group
 
   alignas(64) std::uint8_t codes[kGroups][kWords][64];  // 4 codes of each of the 16 rows
   alignas(64) float d[kGroups][16];
   alignas(64) float m[kMin ? kGroups : 1][16];
+
+  [[gnu::always_inline]] void fetch(int) const {}
+  template <int i>
+  [[gnu::always_inline]] V::B word(int g) const {
+    return V::load_b(codes[g][i]);
+  }
+  [[gnu::always_inline]] V::F scale(int g) const { return V::load(d[g]); }
+  [[gnu::always_inline]] V::F minimum(int g) const { return V::load(m[g]); }
 
   // A quad of four rows to groups from `group` on, rows 4 set .. 4 set + 3 of the panel.
   template <class Format, int quad>
@@ -86,13 +98,31 @@ struct PanelInput {
   }
 };
 
-// kTile activation rows from `first` on over groups [0, groups) of a panel; `sums` are their
+// Words i and i + kWords / 2 of a group times those of kTile activation rows, for all i from `i`
+// on.
+template <int i, int kTile, class P, class Row>
+[[gnu::always_inline]] inline void dot_words(const P& w, int g, const Row& row, V::I* dots) {
+  constexpr int kHalf = P::kWords / 2;
+  if constexpr (i < kHalf) {
+    const V::B low = w.template word<i>(g), high = w.template word<i + kHalf>(g);
+    for (int t = 0; t < kTile; ++t) {
+      const std::uint8_t* q = row(t);
+      const V::B x_low = V::repeat_word(q + 4 * i), x_high = V::repeat_word(q + 4 * (i + kHalf));
+      if constexpr (P::kSigned) {
+        dots[t] = V::dot_signed(V::dot_signed(dots[t], low, x_low), high, x_high);
+      } else {
+        dots[t] = V::dot_pair(dots[t], low, x_low, high, x_high);
+      }
+    }
+    dot_words<i + 1, kTile>(w, g, row, dots);
+  }
+}
+
+// kTile activation rows from `first` on over groups [0, groups) of a panel P; `sums` are their
 // partial sums.
-template <int kTile, int kGroup, bool kMin, bool kSigned>
-[[gnu::noinline]] void multiply_panel(const Panel<kGroup, kMin, kSigned>& w,
-                                      const PanelInput<kGroup, kMin>& x, int first, int groups,
-                                      float (*sums)[4][16]) {
-  constexpr int kWords = kGroup / 4;
+template <int kTile, class P>
+[[gnu::noinline]] void multiply_panel(const P& w, const PanelInput<P::kGroup, P::kMin>& x,
+                                      int first, int groups, float (*sums)[4][16]) {
   const std::size_t stride = x.stride;
   // Three rows to a base: the others are one and two strides away, which an address can hold.
   const std::uint8_t* bases[3];
@@ -103,33 +133,80 @@ template <int kTile, int kGroup, bool kMin, bool kSigned>
     V::F acc[kTile];
     for (int t = 0; t < kTile; ++t) acc[t] = V::load(sums[t][p]);
     for (int g = p; g < groups; g += 4) {
-      const std::size_t q = x.q_offset + static_cast<std::size_t>(g * kGroup);
-      const std::size_t d = x.d_offset + static_cast<std::size_t>(g * kGroup / 32) * sizeof(float);
+      w.fetch(g);
+      const std::size_t q = x.q_offset + static_cast<std::size_t>(g * P::kGroup);
+      const std::size_t d =
+          x.d_offset + static_cast<std::size_t>(g * P::kGroup / 32) * sizeof(float);
       const auto row = [&](int t, std::size_t offset) {
         return bases[t / 3] + offset + static_cast<std::size_t>(t % 3) * stride;
       };
       V::I dots[kTile];
       for (int t = 0; t < kTile; ++t) dots[t] = V::splat_i(x.start[g][first + t]);
-      for (int i = 0; i < kWords; ++i) {
-        const V::B codes = V::load_b(w.codes[g][i]);
-        for (int t = 0; t < kTile; ++t) {
-          const V::B word = V::repeat_word(row(t, q) + 4 * i);
-          dots[t] = kSigned ? V::dot_signed(dots[t], codes, word) : V::dot(dots[t], codes, word);
-        }
-      }
-      const V::F scale = V::load(w.d[g]);
+      dot_words<0, kTile>(w, g, [&](int t) { return row(t, q); }, dots);
+      const V::F scale = w.scale(g);
       for (int t = 0; t < kTile; ++t) {
         const V::F s = V::mul(scale, V::splat(bits_float(load_u32(row(t, d)))));
         acc[t] = V::fma(V::to_float(dots[t]), s, acc[t]);
-        if constexpr (kMin) acc[t] = V::fma(V::load(w.m[g]), V::splat(x.c[g][first + t]), acc[t]);
+        if constexpr (P::kMin) {
+          acc[t] = V::fma(w.minimum(g), V::splat(x.c[g][first + t]), acc[t]);
+        }
       }
     }
     for (int t = 0; t < kTile; ++t) V::store(sums[t][p], acc[t]);
   }
 }
 
+// Panels of a weight in file layout, made when they are needed.
+template <class F>
+class UnpackedPanels {
+ public:
+  using Format = F;
+  using PanelType = Panel<Format::kGroup, Format::kMin, Format::kSigned>;
+
+  // Weights [k, k + weights) of the sixteen rows from `row` on; those from n on repeat the last.
+  const PanelType& at(const MatmulRows& a, int row, int k, int weights) {
+    const auto* base =
+        static_cast<const std::uint8_t*>(a.w) + static_cast<std::size_t>(row) * a.w_stride;
+    const std::size_t first_step = static_cast<std::size_t>(k / kStepWeights) * Format::kStepBytes;
+    GroupPrefetch<16> ahead(base, a.w_stride, first_step);
+    for (int w = 0; w < weights; w += kStepWeights) {
+      const bool cut = weights - w < kStepWeights;
+      ahead.fetch(cut ? (weights - w) / Format::kGroup * Format::kBlockBytes : Format::kStepBytes);
+      for (int set = 0; set < 4; ++set) {
+        Rows rows;
+        for (int r = 0; r < 4; ++r) {
+          const int at = row + 4 * set + r < a.n ? 4 * set + r : a.n - 1 - row;
+          rows.at[r] = base + static_cast<std::size_t>(at) * a.w_stride + first_step +
+                       static_cast<std::size_t>(w / kStepWeights) * Format::kStepBytes;
+        }
+        CutStep<Format> step;
+        if (cut) rows = step.copy(rows, (weights - w) / Format::kGroup);
+        panel_.template unpack_step<Format>(rows, w / Format::kGroup, set);
+      }
+    }
+    return panel_;
+  }
+
+ private:
+  static constexpr int kStepWeights = Format::kQuads * 4 * Format::kGroup;
+  PanelType panel_;
+};
+
+// Panels of a weight in packed layout, where they lie.
+template <class F, bool kFifth>
+struct PackedPanels {
+  using Format = F;
+  using PanelType = PackedPanel<F, kFifth>;
+
+  PanelType at(const MatmulRows& a, int row, int k, int weights) const {
+    const auto* panel =
+        static_cast<const std::uint8_t*>(a.w) + static_cast<std::size_t>(row) * a.w_stride;
+    return {panel + static_cast<std::size_t>(k / 32) * PanelType::kRecord.bytes, weights / 32};
+  }
+};
+
 // Activation rows [first, first + count) times weight rows, up to kMaxPanels panels at a time.
-template <class Format>
+template <class Panels>
 class PanelProduct {
  public:
   PanelProduct(const MatmulRows& a, int first, int count) : a_(a), first_(first), count_(count) {}
@@ -143,8 +220,7 @@ class PanelProduct {
       const int groups = weights / Format::kGroup;
       input_.load(a_, first_, count_, k, groups, kZero);
       for (int p = 0; p < panels; ++p) {
-        unpack(begin + 16 * p, k, weights);
-        multiply(groups, partial_[p]);
+        multiply(panels_.at(a_, begin + 16 * p, k, weights), groups, partial_[p]);
       }
     }
     for (int p = 0; p < panels; ++p) {
@@ -154,15 +230,19 @@ class PanelProduct {
   }
 
  private:
-  using Panel_ = Panel<Format::kGroup, Format::kMin, Format::kSigned>;
+  using Format = typename Panels::Format;
+  using Panel = typename Panels::PanelType;
   using Input = PanelInput<Format::kGroup, Format::kMin>;
   using Sums = float[4][16];  // partial sums of an activation row, a lane for each weight row
-  using Multiply = void (*)(const Panel_&, const Input&, int first, int groups, Sums* sums);
-  static constexpr int kMaxTile = 8;  // activation rows that pass over a panel together
-  static constexpr Multiply kMultiply[kMaxTile] = {
-      multiply_panel<1>, multiply_panel<2>, multiply_panel<3>, multiply_panel<4>,
-      multiply_panel<5>, multiply_panel<6>, multiply_panel<7>, multiply_panel<8>};
-  static constexpr int kStepWeights = Format::kQuads * 4 * Format::kGroup;
+  using Multiply = void (*)(const Panel&, const Input&, int first, int groups, Sums* sums);
+  static constexpr int kMaxTile = V::kPanelTile;
+  static constexpr int tile(int rows) { return rows < kMaxTile ? rows : kMaxTile; }
+  static constexpr Multiply kMultiply[8] = {
+      multiply_panel<tile(1), Panel>, multiply_panel<tile(2), Panel>,
+      multiply_panel<tile(3), Panel>, multiply_panel<tile(4), Panel>,
+      multiply_panel<tile(5), Panel>, multiply_panel<tile(6), Panel>,
+      multiply_panel<tile(7), Panel>, multiply_panel<tile(8), Panel>};
+  static_assert(kMaxTile <= 8);
   static constexpr int kZero = Format::kZero + (Format::kSigned ? V::kSignedBias : 0);
 
   void clear(int panels) {
@@ -173,35 +253,12 @@ class PanelProduct {
           V::store(sum, V::zero());
   }
 
-  // Rows from n on repeat the last one.
-  void unpack(int row, int k, int weights) {
-    const auto* base =
-        static_cast<const std::uint8_t*>(a_.w) + static_cast<std::size_t>(row) * a_.w_stride;
-    const std::size_t first_step = static_cast<std::size_t>(k / kStepWeights) * Format::kStepBytes;
-    GroupPrefetch<16> ahead(base, a_.w_stride, first_step);
-    for (int w = 0; w < weights; w += kStepWeights) {
-      const bool cut = weights - w < kStepWeights;
-      ahead.fetch(cut ? (weights - w) / Format::kGroup * Format::kBlockBytes : Format::kStepBytes);
-      for (int set = 0; set < 4; ++set) {
-        Rows rows;
-        for (int r = 0; r < 4; ++r) {
-          const int at = row + 4 * set + r < a_.n ? 4 * set + r : a_.n - 1 - row;
-          rows.at[r] = base + static_cast<std::size_t>(at) * a_.w_stride + first_step +
-                       static_cast<std::size_t>(w / kStepWeights) * Format::kStepBytes;
-        }
-        CutStep<Format> step;
-        if (cut) rows = step.copy(rows, (weights - w) / Format::kGroup);
-        panel_.template unpack_step<Format>(rows, w / Format::kGroup, set);
-      }
-    }
-  }
-
   // In tiles of nearly the same size.
-  void multiply(int groups, Sums* sums) const {
+  void multiply(const Panel& panel, int groups, Sums* sums) const {
     int done = 0;
     for (int tiles = (count_ + kMaxTile - 1) / kMaxTile; tiles > 0; --tiles) {
       const int rows = (count_ - done + tiles - 1) / tiles;
-      kMultiply[rows - 1](panel_, input_, done, groups, sums + done);
+      kMultiply[rows - 1](panel, input_, done, groups, sums + done);
       done += rows;
     }
   }
@@ -217,17 +274,17 @@ class PanelProduct {
 
   const MatmulRows& a_;
   int first_, count_;
-  Panel_ panel_;
+  Panels panels_;
   Input input_;
   alignas(64) Sums partial_[kMaxPanels][kMaxActivations];
 };
 
-template <class Format>
-void matmul_panels(const MatmulRows& a) {
+template <class Panels>
+void multiply_panels(const MatmulRows& a) {
   constexpr int kRows = 16 * kMaxPanels;
   for (int first = 0; first < a.m; first += kMaxActivations) {
     const int count = a.m - first < kMaxActivations ? a.m - first : kMaxActivations;
-    PanelProduct<Format> product(a, first, count);
+    PanelProduct<Panels> product(a, first, count);
     for (int row = 0; row < a.n; row += kRows) {
       product.run(row, a.n - row < kRows ? a.n : row + kRows);
     }

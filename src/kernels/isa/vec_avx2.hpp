@@ -19,7 +19,8 @@ struct V : VQuarter {
 
   static constexpr int kSignedBias = 0;
   static constexpr int kMaxTile = 2;
-  static constexpr int kPanelRows = 0;
+  static constexpr int kPanelRows = 16;
+  static constexpr int kPanelTile = 4;
 
   // ---- floats ----
   ORRERY_INLINE F splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -211,6 +212,25 @@ struct V : VQuarter {
     return {join(load_q(p), load_q(p + stride)),
             join(load_q(p + 2 * stride), load_q(p + 3 * stride))};
   }
+  ORRERY_INLINE B repeat_word(const void* p) {
+    const __m256i v = _mm256_set1_epi32(static_cast<int>(load_u32(p)));
+    return {v, v};
+  }
+  ORRERY_INLINE void transpose_words(B& a, B& b, B& c, B& d) {
+    transpose_words(a.l, b.l, c.l, d.l);
+    transpose_words(a.h, b.h, c.h, d.h);
+  }
+  ORRERY_INLINE void store_groups(void* p, std::size_t stride, B a) {
+    auto* to = static_cast<std::uint8_t*>(p);
+    const auto put = [&](std::size_t group, __m128i v) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + group * stride), v);
+    };
+    put(0, _mm256_castsi256_si128(a.l));
+    put(1, _mm256_extracti128_si256(a.l, 1));
+    put(2, _mm256_castsi256_si128(a.h));
+    put(3, _mm256_extracti128_si256(a.h, 1));
+  }
+  ORRERY_INLINE B as_bytes(F a) { return {_mm256_castps_si256(a.l), _mm256_castps_si256(a.h)}; }
   ORRERY_INLINE B load_2x32(const std::uint8_t* p) {
     const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return {v, v};
@@ -297,13 +317,14 @@ struct V : VQuarter {
   ORRERY_INLINE I dot(I acc, B w, B a) {
     return {_mm256_add_epi32(acc.l, dot32(w.l, a.l)), _mm256_add_epi32(acc.h, dot32(w.h, a.h))};
   }
-  ORRERY_INLINE I dot_pair(B w_low, B a_low, B w_high, B a_high) {
+  ORRERY_INLINE I dot_pair(I acc, B w_low, B a_low, B w_high, B a_high) {
     const __m256i ones = _mm256_set1_epi16(1);
     const __m256i l = _mm256_add_epi16(_mm256_maddubs_epi16(w_low.l, a_low.l),
                                        _mm256_maddubs_epi16(w_high.l, a_high.l));
     const __m256i h = _mm256_add_epi16(_mm256_maddubs_epi16(w_low.h, a_low.h),
                                        _mm256_maddubs_epi16(w_high.h, a_high.h));
-    return {_mm256_madd_epi16(l, ones), _mm256_madd_epi16(h, ones)};
+    return {_mm256_add_epi32(acc.l, _mm256_madd_epi16(l, ones)),
+            _mm256_add_epi32(acc.h, _mm256_madd_epi16(h, ones))};
   }
   ORRERY_INLINE I dot_signed(I acc, B w, B a) {
     const B size = {_mm256_abs_epi8(w.l), _mm256_abs_epi8(w.h)};
@@ -378,6 +399,14 @@ struct V : VQuarter {
   }
   ORRERY_INLINE __m256i join(__m128i a, __m128i b) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
+  }
+  ORRERY_INLINE void transpose_words(__m256i& a, __m256i& b, __m256i& c, __m256i& d) {
+    const __m256i ab0 = _mm256_unpacklo_epi32(a, b), ab1 = _mm256_unpackhi_epi32(a, b);
+    const __m256i cd0 = _mm256_unpacklo_epi32(c, d), cd1 = _mm256_unpackhi_epi32(c, d);
+    a = _mm256_unpacklo_epi64(ab0, cd0);
+    b = _mm256_unpackhi_epi64(ab0, cd0);
+    c = _mm256_unpacklo_epi64(ab1, cd1);
+    d = _mm256_unpackhi_epi64(ab1, cd1);
   }
   ORRERY_INLINE __m256i dot32(__m256i w, __m256i a) {
     return _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), _mm256_set1_epi16(1));

@@ -19,6 +19,7 @@ struct V : VQuarter {
   static constexpr int kSignedBias = 128;
   static constexpr int kMaxTile = 4;
   static constexpr int kPanelRows = 9;
+  static constexpr int kPanelTile = 8;
 
   // ---- floats ----
   ORRERY_INLINE F splat(float x) { return _mm512_set1_ps(x); }
@@ -263,8 +264,8 @@ struct V : VQuarter {
   }
   ORRERY_INLINE I zero_dots() { return {_mm512_setzero_si512()}; }
   ORRERY_INLINE I dot(I acc, B w, B a) { return {_mm512_dpbusd_epi32(acc.v, w.v, a.v)}; }
-  ORRERY_INLINE I dot_pair(B w_low, B a_low, B w_high, B a_high) {
-    return dot(dot(zero_dots(), w_low, a_low), w_high, a_high);
+  ORRERY_INLINE I dot_pair(I acc, B w_low, B a_low, B w_high, B a_high) {
+    return dot(dot(acc, w_low, a_low), w_high, a_high);
   }
   ORRERY_INLINE I dot_signed(I acc, B w, B a) { return dot(acc, w, a); }
   ORRERY_INLINE I reduce_pair(I a, I b) {

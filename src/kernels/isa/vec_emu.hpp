@@ -27,7 +27,8 @@ struct V {
   // more.
   static constexpr int kSignedBias = 0;
   static constexpr int kMaxTile = 1;    // activation rows at once: 1, 2 or 4
-  static constexpr int kPanelRows = 3;  // so many use panels (row_panel.hpp); 0: never
+  static constexpr int kPanelRows = 3;  // so many use panels (row_panel.hpp)
+  static constexpr int kPanelTile = 4;  // activation rows that pass over a panel together
 
   template <class Op>
   ORRERY_EMU F map(Op op) {
@@ -363,9 +364,9 @@ struct V {
     for (int i = 0; i < 64; ++i) acc.v[i / 4] += w.v[i] * static_cast<std::int8_t>(a.v[i]);
     return acc;
   }
-  // Both halves of wide groups; w below 64, so that AVX2 may add pairs in 16 bits.
-  ORRERY_EMU I dot_pair(B w_low, B a_low, B w_high, B a_high) {
-    return dot(dot(zero_dots(), w_low, a_low), w_high, a_high);
+  // Two dots; w below 64, so that AVX2 may add pairs in 16 bits.
+  ORRERY_EMU I dot_pair(I acc, B w_low, B a_low, B w_high, B a_high) {
+    return dot(dot(acc, w_low, a_low), w_high, a_high);
   }
   ORRERY_EMU I dot_signed(I acc, B w, B a) {
     for (int i = 0; i < 64; ++i)

@@ -22,7 +22,8 @@ struct V {
 
   static constexpr int kSignedBias = 0;
   static constexpr int kMaxTile = 2;
-  static constexpr int kPanelRows = 0;
+  static constexpr int kPanelRows = 16;
+  static constexpr int kPanelTile = 4;
 
   template <class T, class Op>
   ORRERY_INLINE T each(Op op) {
@@ -251,6 +252,20 @@ struct V {
   ORRERY_INLINE B repeat_q(Q a) {
     return each<B>([&](int) { return a; });
   }
+  ORRERY_INLINE B repeat_word(const void* p) {
+    const uint8x16_t v = vreinterpretq_u8_u32(vdupq_n_u32(load_u32(p)));
+    return each<B>([&](int) { return v; });
+  }
+  ORRERY_INLINE void transpose_words(B& a, B& b, B& c, B& d) {
+    for (int g = 0; g < 4; ++g) transpose_q(a.v[g], b.v[g], c.v[g], d.v[g]);
+  }
+  ORRERY_INLINE void store_groups(void* p, std::size_t stride, B a) {
+    auto* to = static_cast<std::uint8_t*>(p);
+    for (int g = 0; g < 4; ++g) vst1q_u8(to + static_cast<std::size_t>(g) * stride, a.v[g]);
+  }
+  ORRERY_INLINE B as_bytes(F a) {
+    return each<B>([&](int g) { return vreinterpretq_u8_f32(a.v[g]); });
+  }
   ORRERY_INLINE B load_4x8_twice(const std::uint8_t* p) {
     return each<B>([&](int g) {
       const uint8x8_t half = vld1_u8(p + 8 * g);
@@ -322,8 +337,8 @@ struct V {
       return vdotq_s32(acc.v[g], vreinterpretq_s8_u8(w.v[g]), vreinterpretq_s8_u8(a.v[g]));
     });
   }
-  ORRERY_INLINE I dot_pair(B w_low, B a_low, B w_high, B a_high) {
-    return dot(dot(zero_dots(), w_low, a_low), w_high, a_high);
+  ORRERY_INLINE I dot_pair(I acc, B w_low, B a_low, B w_high, B a_high) {
+    return dot(dot(acc, w_low, a_low), w_high, a_high);
   }
   ORRERY_INLINE I dot_signed(I acc, B w, B a) { return dot(acc, w, a); }
   ORRERY_INLINE I reduce_pair(I a, I b) {

@@ -1,0 +1,77 @@
+// Packed layout of a weight: sixteen rows interleaved, so that a vector register holds four codes
+// of each. A panel is sixteen rows and takes the bytes of sixteen rows of the file; panel i begins
+// where row 16 i of the file layout does.
+//
+// A panel is one record for each 32 weights along k:
+//   f16 d[16] | f16 m[16] | fifth bits, u8[16][4] | codes, u8[4 or 8][16][4]
+// with m for Q4_1 and Q5_1, fifth bits for Q5_0 and Q5_1. Word i of a row are its codes 4 i to
+// 4 i + 3. Types of nibbles have words i (low) and i + 4 (high) in codes[i]; bit i of byte b of the
+// fifth bits belongs to code 4 i + b.
+//
+// The records of each 1024 weights (a slab) stand in the order of class i8's partial sums: those
+// whose number is 0 modulo 4, then 1, 2 and 3 (kernels/row_kernels.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.hpp"
+
+namespace orrery {
+
+// How the bytes of a weight are arranged: as in its file, or packed.
+enum class Layout : std::uint8_t { file, packed };
+
+inline constexpr int kPackedRows = 16;
+inline constexpr int kPackedSlab = 32;  // records
+
+// Offsets in a record; `minimum` and `fifth` are 0 where the type has none.
+struct PackedRecord {
+  int minimum = 0, fifth = 0, codes = 0, words = 0, bytes = 0;
+};
+constexpr PackedRecord packed_record(bool has_minimum, bool has_fifth, bool nibbles) {
+  PackedRecord r;
+  int at = 32;
+  if (has_minimum) r.minimum = at, at += 32;
+  if (has_fifth) r.fifth = at, at += 64;
+  r.codes = at;
+  r.words = nibbles ? 4 : 8;
+  r.bytes = at + 64 * r.words;
+  return r;
+}
+// `bytes` is 0 for a type that has no packed layout.
+constexpr PackedRecord packed_record(DType type) {
+  switch (type) {
+    case DType::q4_0:
+      return packed_record(false, false, true);
+    case DType::q4_1:
+      return packed_record(true, false, true);
+    case DType::q5_0:
+      return packed_record(false, true, true);
+    case DType::q5_1:
+      return packed_record(true, true, true);
+    case DType::q8_0:
+      return packed_record(false, false, false);
+    default:
+      return {};
+  }
+}
+
+// True for weights of this type and shape that have a packed layout.
+bool is_packable(DType type, std::uint64_t rows, std::uint64_t k);
+
+// Where the record of group g stands among those of its panel of `groups`.
+constexpr int packed_position(int g, int groups) {
+  const int slab = g / kPackedSlab * kPackedSlab, p = g % 4;
+  const int n = groups - slab < kPackedSlab ? groups - slab : kPackedSlab;
+  int before = 0;
+  for (int q = 0; q < p; ++q) before += (n - q + 3) / 4;
+  return slab + before + (g - slab) / 4;
+}
+
+// Sixteen rows of the file, one after the other, to a panel; `type` and k have a packed layout.
+void pack_panel(DType type, std::uint64_t k, const std::byte* rows, std::byte* panel);
+// Row r of a panel as the file has it.
+void unpack_row(DType type, std::uint64_t k, const std::byte* panel, int r, std::byte* row);
+
+}  // namespace orrery

@@ -1,0 +1,104 @@
+// Weights in packed layout: the same bits as in their files, in prefill, decode and vectors.
+#include "engine/packed_weights.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/model.hpp"
+#include "engine/session.hpp"
+#include "support/temp_dir.hpp"
+#include "support/tiny_gguf.hpp"
+
+namespace orrery::engine {
+namespace {
+
+using Tokens = std::vector<text::TokenId>;
+
+class PackedModel : public testing::TestWithParam<DType> {
+ protected:
+  std::shared_ptr<const Model> open(WeightLayout layout, Device device = Device::cpu) {
+    if (path.empty()) path = folder.write("m.gguf", test::TinyGguf(2).quantize(GetParam()).build());
+    ModelOptions options;
+    options.threads = 2;
+    options.layout = layout;
+    options.device = device;
+    auto model = Model::open(path, options, storage::system_io());
+    EXPECT_TRUE(model) << model.error().message;
+    return model ? *model : nullptr;
+  }
+
+  // Logits of a prompt (long enough for blocks of tokens) and of the tokens after it.
+  static std::vector<float> logits(const Model& model) {
+    std::vector<float> all;
+    auto session = Session::open(model.executor());
+    EXPECT_TRUE(session);
+    Tokens tokens(70);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int>(3 + i * 37 % 259);
+    for (int step = 0; step < 3; ++step) {
+      const auto result = (*session)->evaluate(tokens);
+      EXPECT_TRUE(result);
+      all.insert(all.end(), result->logits.begin(), result->logits.end());
+      tokens.push_back(5 + step);
+    }
+    return all;
+  }
+
+  test::TempDir folder;
+  std::string path;
+};
+
+TEST_P(PackedModel, HasTheBitsOfItsFile) {
+  const auto from_file = open(WeightLayout::file);
+  const auto packed = open(WeightLayout::packed);
+  EXPECT_EQ(from_file->info().packed_bytes, 0U);
+  EXPECT_GT(packed->info().packed_bytes, packed->info().weight_bytes * 9 / 10);
+  EXPECT_EQ(logits(*packed), logits(*from_file));
+  const Tokens text = {3, 4, 5, 100, 200};
+  EXPECT_EQ(packed->embed(text).value(), from_file->embed(text).value());
+}
+
+TEST_P(PackedModel, ItsWeightsAreThoseOfTheRegion) {
+  const auto packed = open(WeightLayout::packed);
+  const auto count = [](const Model& model) {
+    std::uint64_t bytes = 0;
+    for (const auto span : model.weight_spans()) bytes += span.size();
+    return bytes;
+  };
+  const std::uint64_t all = count(*open(WeightLayout::file));
+  EXPECT_EQ(all, packed->info().weight_bytes);
+  EXPECT_GE(count(*packed), all);
+  EXPECT_LT(count(*packed), all + 64 * packed->checkpoint().tensors().size());
+}
+
+TEST_P(PackedModel, OracleDevicesReadTheFile) {
+  EXPECT_EQ(open(WeightLayout::packed, Device::cpu_f32)->info().packed_bytes, 0U);
+  EXPECT_EQ(open(WeightLayout::packed, Device::reference)->info().packed_bytes, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, PackedModel,
+                         testing::Values(DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
+                                         DType::q8_0),
+                         [](const auto& test) { return std::string(dtype_info(test.param).name); });
+
+TEST(PackedWeights, AutomaticPacksSmallModels) {
+  const test::TempDir folder;
+  const std::string path = folder.write("m.gguf", test::TinyGguf(1).quantize(DType::q4_0).build());
+  ModelOptions options;
+  options.threads = 1;
+  const auto model = Model::open(path, options, storage::system_io());
+  ASSERT_TRUE(model);
+  EXPECT_GT((*model)->info().packed_bytes, 0U);
+}
+
+TEST(PackedWeights, WhatHasNoPackedLayoutStaysInTheFile) {
+  const test::TempDir folder;
+  const std::string path = folder.write("m.gguf", test::TinyGguf(1).build());  // all f32
+  ModelOptions options;
+  options.threads = 1;
+  options.layout = WeightLayout::packed;
+  const auto model = Model::open(path, options, storage::system_io());
+  ASSERT_TRUE(model);
+  EXPECT_EQ((*model)->info().packed_bytes, 0U);
+}
+
+}  // namespace
+}  // namespace orrery::engine
