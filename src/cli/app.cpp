@@ -27,22 +27,16 @@ int report(const Error& error) {
 
 int run_cli(int argc, const char* const* argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, not the end
-  CLI::App app{kDescription, "orrery"};
-  app.set_version_flag("--version", std::string("orrery ") + kVersion);
-  app.require_subcommand(1);
-  app.failure_message(CLI::FailureMessage::simple);
-  Action action;
-  add_run(app, action);
-  add_inspect(app, action);
-  add_eval(app, action);
-  add_bench(app, action);
-  add_models(app, action);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitDone : kExitUsage;
-  }
-  const Status status = action ? action() : Status{};
+  CommandLine line("orrery", kDescription, std::string("orrery ") + kVersion);
+  Command program = line.root();
+  program.requires_command();
+  add_run(program);
+  add_inspect(program);
+  add_eval(program);
+  add_bench(program);
+  add_models(program);
+  if (const auto exit_code = line.parse(argc, argv)) return *exit_code;
+  const Status status = line.run();
   if (!status) return report(status.error());
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     return report({"E_OUTPUT", "the output could not be written"});

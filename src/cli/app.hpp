@@ -2,11 +2,7 @@
 // the input or the system refused, 2 wrong usage.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
-#include <string>
-
-#include "base/result.hpp"
+#include "cli/options.hpp"
 
 namespace orrery::cli {
 
@@ -14,15 +10,12 @@ inline constexpr int kExitDone = 0;
 inline constexpr int kExitRefused = 1;
 inline constexpr int kExitUsage = 2;
 
-// What the chosen command does once all arguments are parsed.
-using Action = std::function<Status()>;
-
-// Each adds its command to the app; the callback of the chosen one stores the action.
-void add_run(CLI::App& app, Action& action);
-void add_inspect(CLI::App& app, Action& action);
-void add_eval(CLI::App& app, Action& action);
-void add_bench(CLI::App& app, Action& action);
-void add_models(CLI::App& app, Action& action);
+// Each adds its commands.
+void add_run(Command program);
+void add_inspect(Command program);
+void add_eval(Command program);
+void add_bench(Command program);
+void add_models(Command program);
 
 int run_cli(int argc, const char* const* argv);
 

@@ -282,22 +282,19 @@ Status bench(Options options) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("bench", "measure prefill and decode");
+void add_bench(Command program) {
+  Command command = program.command("bench", "measure prefill and decode");
   auto options = std::make_shared<Options>();
-  command->add_option("MODEL", options->model, "model file, folder or short name");
-  command->add_option("--prefill", options->prefill, "prompt tokens")
-      ->check(CLI::Range(0, 1 << 24));
-  command->add_option("--decode", options->decode, "new tokens")->check(CLI::Range(0, 1 << 24));
-  command->add_option("--depth", options->depth, "tokens before them")
-      ->check(CLI::Range(0, 1 << 24));
-  command->add_option("--sequences", options->sequences, "sequences decoded together")
-      ->check(CLI::Range(1, 32));
-  command->add_option("--repeat", options->repeat, "measured repeats")->check(CLI::Range(1, 1000));
-  command->add_flag("--steps", options->steps, "where the time goes, step by step");
-  command->add_flag("--json", options->json, "every figure, as JSON");
-  add_open_options(*command, options->open);
-  command->callback([options, &action] { action = [options] { return bench(*options); }; });
+  command.option("MODEL", options->model, "model file, folder or short name");
+  command.option("--prefill", options->prefill, "prompt tokens").range(0, 1 << 24);
+  command.option("--decode", options->decode, "new tokens").range(0, 1 << 24);
+  command.option("--depth", options->depth, "tokens before them").range(0, 1 << 24);
+  command.option("--sequences", options->sequences, "sequences decoded together").range(1, 32);
+  command.option("--repeat", options->repeat, "measured repeats").range(1, 1000);
+  command.flag("--steps", options->steps, "where the time goes, step by step");
+  command.flag("--json", options->json, "every figure, as JSON");
+  add_open_options(command, options->open);
+  command.does([options] { return bench(*options); });
 }
 
 }  // namespace orrery::cli

@@ -116,34 +116,34 @@ Status logits(const Options& options) {
 
 }  // namespace
 
-void add_eval(CLI::App& app, Action& action) {
-  CLI::App* eval = app.add_subcommand("eval", "measure how good answers are");
-  eval->require_subcommand(1);
+void add_eval(Command program) {
+  Command eval = program.command("eval", "measure how good answers are");
+  eval.requires_command();
   auto options = std::make_shared<Options>();
 
-  CLI::App* ppl = eval->add_subcommand("perplexity", "perplexity of a text");
-  ppl->add_option("MODEL", options->model, "model file, folder or short name");
-  ppl->add_option("--file", options->file, "the text; - is stdin")->required();
-  add_open_options(*ppl, options->open);
-  ppl->callback([options, &action] { action = [options] { return perplexity(*options); }; });
+  Command ppl = eval.command("perplexity", "perplexity of a text");
+  ppl.option("MODEL", options->model, "model file, folder or short name");
+  ppl.option("--file", options->file, "the text; - is stdin").required();
+  add_open_options(ppl, options->open);
+  ppl.does([options] { return perplexity(*options); });
 
-  CLI::App* kl = eval->add_subcommand("kl", "divergence from a reference");
-  kl->add_option("MODEL", options->model, "model file, folder or short name");
-  kl->add_option("--reference", options->reference,
-                 "the reference model; without it the same file dequantised, in f32");
-  kl->add_option("--file", options->file, "the text; - is stdin")->required();
-  add_open_options(*kl, options->open);
-  kl->callback([options, &action] { action = [options] { return divergence(*options); }; });
+  Command kl = eval.command("kl", "divergence from a reference");
+  kl.option("MODEL", options->model, "model file, folder or short name");
+  kl.option("--reference", options->reference,
+            "the reference model; without it the same file dequantised, in f32");
+  kl.option("--file", options->file, "the text; - is stdin").required();
+  add_open_options(kl, options->open);
+  kl.does([options] { return divergence(*options); });
 
-  CLI::App* command = eval->add_subcommand("logits", "logits after given token ids");
-  command->add_option("MODEL", options->model, "model file, folder or short name");
-  command->add_option("--ids", options->ids, "token ids, separated by blanks")->required();
-  command->add_option("--top", options->top, "how many logits")->check(CLI::Range(0, 1 << 20));
-  command->add_option("--greedy", options->greedy, "how many likeliest tokens to go on with")
-      ->check(CLI::Range(0, 1 << 20));
-  command->add_flag("--json", options->json, "one JSON object");
-  add_open_options(*command, options->open);
-  command->callback([options, &action] { action = [options] { return logits(*options); }; });
+  Command command = eval.command("logits", "logits after given token ids");
+  command.option("MODEL", options->model, "model file, folder or short name");
+  command.option("--ids", options->ids, "token ids, separated by blanks").required();
+  command.option("--top", options->top, "how many logits").range(0, 1 << 20);
+  command.option("--greedy", options->greedy, "how many likeliest tokens to go on with")
+      .range(0, 1 << 20);
+  command.flag("--json", options->json, "one JSON object");
+  add_open_options(command, options->open);
+  command.does([options] { return logits(*options); });
 }
 
 }  // namespace orrery::cli

@@ -104,20 +104,17 @@ Status inspect_device() {
 
 }  // namespace
 
-void add_inspect(CLI::App& app, Action& action) {
-  CLI::App* inspect =
-      app.add_subcommand("inspect", "show what a model file holds or what will run");
-  inspect->require_subcommand(0, 1);
+void add_inspect(Command program) {
+  Command inspect = program.command("inspect", "show what a model file holds or what will run");
+  inspect.accepts_one_command();
   auto model = std::make_shared<std::string>();
-  inspect->add_option("MODEL", *model, "model file, folder or short name");
-  inspect->callback([inspect, model, &action] {
-    if (inspect->get_subcommands().empty()) action = [model] { return inspect_file(*model); };
-  });
-  CLI::App* device = inspect->add_subcommand("device", "the processor and the kernels for it");
-  device->callback([&action] { action = inspect_device; });
-  add_inspect_plan(*inspect, action);
-  add_inspect_tokens(*inspect, action);
-  add_inspect_template(*inspect, action);
+  inspect.option("MODEL", *model, "model file, folder or short name");
+  inspect.does([model] { return inspect_file(*model); });
+  Command device = inspect.command("device", "the processor and the kernels for it");
+  device.does(inspect_device);
+  add_inspect_plan(inspect);
+  add_inspect_tokens(inspect);
+  add_inspect_template(inspect);
 }
 
 }  // namespace orrery::cli

@@ -1,12 +1,12 @@
 // The parts of `orrery inspect`, one file each.
 #pragma once
 
-#include "cli/app.hpp"
+#include "cli/options.hpp"
 
 namespace orrery::cli {
 
-void add_inspect_plan(CLI::App& inspect, Action& action);
-void add_inspect_tokens(CLI::App& inspect, Action& action);
-void add_inspect_template(CLI::App& inspect, Action& action);
+void add_inspect_plan(Command inspect);
+void add_inspect_tokens(Command inspect);
+void add_inspect_template(Command inspect);
 
 }  // namespace orrery::cli

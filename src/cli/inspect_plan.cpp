@@ -47,12 +47,12 @@ Status inspect_plan(const Options& options) {
 
 }  // namespace
 
-void add_inspect_plan(CLI::App& inspect, Action& action) {
-  CLI::App* command = inspect.add_subcommand("plan", "the steps that run for a token and a prompt");
+void add_inspect_plan(Command inspect) {
+  Command command = inspect.command("plan", "the steps that run for a token and a prompt");
   auto options = std::make_shared<Options>();
-  command->add_option("MODEL", options->model, "model file, folder or short name");
-  add_open_options(*command, options->open);
-  command->callback([options, &action] { action = [options] { return inspect_plan(*options); }; });
+  command.option("MODEL", options->model, "model file, folder or short name");
+  add_open_options(command, options->open);
+  command.does([options] { return inspect_plan(*options); });
 }
 
 }  // namespace orrery::cli

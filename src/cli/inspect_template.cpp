@@ -39,14 +39,13 @@ Status inspect_template(const std::string& name, const std::string& variables_fi
 
 }  // namespace
 
-void add_inspect_template(CLI::App& inspect, Action& action) {
-  CLI::App* command = inspect.add_subcommand("template", "render a chat template");
+void add_inspect_template(Command inspect) {
+  Command command = inspect.command("template", "render a chat template");
   auto name = std::make_shared<std::string>();
   auto variables = std::make_shared<std::string>();
-  command->add_option("MODEL", *name, "model, or a .jinja file");
-  command->add_option("--messages", *variables, "JSON object with messages, tools, ...")
-      ->required();
-  command->callback([=, &action] { action = [=] { return inspect_template(*name, *variables); }; });
+  command.option("MODEL", *name, "model, or a .jinja file");
+  command.option("--messages", *variables, "JSON object with messages, tools, ...").required();
+  command.does([=] { return inspect_template(*name, *variables); });
 }
 
 }  // namespace orrery::cli

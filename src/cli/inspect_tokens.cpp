@@ -40,18 +40,17 @@ Status inspect_tokens(const Options& options) {
 
 }  // namespace
 
-void add_inspect_tokens(CLI::App& inspect, Action& action) {
-  CLI::App* command = inspect.add_subcommand("tokens", "the tokens of a text");
+void add_inspect_tokens(Command inspect) {
+  Command command = inspect.command("tokens", "the tokens of a text");
   auto options = std::make_shared<Options>();
-  command->add_option("MODEL", options->model, "model file, folder or short name");
-  auto* text = command->add_option("-p,--text", options->text, "the text");
-  command->add_option("--file", options->file, "a file with the text; - is stdin")->excludes(text);
-  command->add_flag("--ids", options->ids, "ids alone, on one line");
-  command->add_flag("--add-special", options->encode.add_special, "with the model's BOS and EOS");
-  command->add_flag("--parse-special", options->encode.parse_special,
-                    "special tokens in the text become their ids");
-  command->callback(
-      [options, &action] { action = [options] { return inspect_tokens(*options); }; });
+  command.option("MODEL", options->model, "model file, folder or short name");
+  const Option text = command.option("-p,--text", options->text, "the text");
+  command.option("--file", options->file, "a file with the text; - is stdin").excludes(text);
+  command.flag("--ids", options->ids, "ids alone, on one line");
+  command.flag("--add-special", options->encode.add_special, "with the model's BOS and EOS");
+  command.flag("--parse-special", options->encode.parse_special,
+               "special tokens in the text become their ids");
+  command.does([options] { return inspect_tokens(*options); });
 }
 
 }  // namespace orrery::cli

@@ -31,16 +31,16 @@ Status list_models() {
 
 }  // namespace
 
-void add_models(CLI::App& app, Action& action) {
-  CLI::App* models = app.add_subcommand("models", "list the models on this machine");
-  models->callback([&action] { action = list_models; });
+void add_models(Command program) {
+  Command models = program.command("models", "list the models on this machine");
+  models.does(list_models);
 
-  CLI::App* pull = app.add_subcommand("pull", "download a model into the cache");
+  Command pull = program.command("pull", "download a model into the cache");
   auto name = std::make_shared<std::string>();
-  pull->add_option("NAME", *name,
-                   "short name, ORG/NAME[:QUANT], ORG/NAME/FILE.gguf, or an https:// address")
-      ->required();
-  pull->callback([name, &action] { action = [name] { return pull_model(*name); }; });
+  pull.option("NAME", *name,
+              "short name, ORG/NAME[:QUANT], ORG/NAME/FILE.gguf, or an https:// address")
+      .required();
+  pull.does([name] { return pull_model(*name); });
 }
 
 }  // namespace orrery::cli

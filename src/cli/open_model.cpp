@@ -4,7 +4,6 @@
 
 #include <string_view>
 
-#include "cli/app.hpp"
 #include "cli/model_arg.hpp"
 #include "cli/terminal.hpp"
 
@@ -42,31 +41,28 @@ Result<engine::WeightLayout> parse_layout(const std::string& text) {
               fmt::format("\"{}\" is no layout; there are auto, file and packed", printable(text)));
 }
 
-void add_open_options(CLI::App& command, OpenOptions& options) {
-  command.add_option("-t,--threads", options.threads, "threads; 0 takes the physical cores")
-      ->check(CLI::Range(0, 256));
-  command.add_option("-c,--ctx", options.context, "context in tokens; 0 takes the model's own")
-      ->check(CLI::Range(0, 1 << 24));
-  command.add_option_function<std::string>(
+void add_open_options(Command command, OpenOptions& options) {
+  command.option("-t,--threads", options.threads, "threads; 0 takes the physical cores")
+      .range(0, 256);
+  command.option("-c,--ctx", options.context, "context in tokens; 0 takes the model's own")
+      .range(0, 1 << 24);
+  command.option(
       "--kv-type",
-      [&options](const std::string& text) {
-        const auto types = parse_kv_types(text);
-        if (!types) throw CLI::ValidationError("--kv-type", types.error().message);
-        options.kv = *types;
+      [&options](const std::string& text) -> Status {
+        ORRERY_TRY(options.kv, parse_kv_types(text));
+        return {};
       },
       "types of cached keys and values, K,V or one for both: f32, f16 (default) or bf16");
-  command.add_option_function<std::string>(
+  command.option(
       "--layout",
-      [&options](const std::string& text) {
-        const auto layout = parse_layout(text);
-        if (!layout) throw CLI::ValidationError("--layout", layout.error().message);
-        options.layout = *layout;
+      [&options](const std::string& text) -> Status {
+        ORRERY_TRY(options.layout, parse_layout(text));
+        return {};
       },
       "of weights in memory: file (where they are mapped), packed (laid out anew) or auto "
-      "(default: "
-      "packed if they fit into the last-level cache or 128 MiB)");
-  command.add_flag("--deterministic", options.deterministic,
-                   "prefill with decode's number classes: slower, independent of chunking");
+      "(default: packed if they fit into the last-level cache or 128 MiB)");
+  command.flag("--deterministic", options.deterministic,
+               "prefill with decode's number classes: slower, independent of chunking");
 }
 
 Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,

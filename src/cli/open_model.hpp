@@ -1,12 +1,12 @@
 // The options that every command with a model takes, and the opening of it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "base/result.hpp"
+#include "cli/options.hpp"
 #include "engine/model.hpp"
 #include "tensor/dtype.hpp"
 
@@ -32,7 +32,7 @@ struct OpenOptions {
 };
 
 // --threads, --ctx, --kv-type, --layout, --deterministic.
-void add_open_options(CLI::App& command, OpenOptions& options);
+void add_open_options(Command command, OpenOptions& options);
 
 // Locates and opens; warnings of the files go to stderr.
 Result<std::shared_ptr<const engine::Model>> open_model(

@@ -119,46 +119,40 @@ Status run(RunOptions options) {
   return chat(options, *model);
 }
 
-void add_sampling_options(CLI::App& command, RunOptions& options) {
-  command.add_option("--temp", options.temperature, "temperature; 0 takes the likeliest token")
-      ->check(CLI::Range(0.0, 100.0));
-  command.add_option("--top-k", options.top_k, "keep the K likeliest; 0 is all")
-      ->check(CLI::Range(0, 1 << 24));
-  command.add_option("--top-p", options.top_p, "keep the likeliest of this total probability")
-      ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--min-p", options.min_p, "drop those below this part of the likeliest")
-      ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--repeat-penalty", options.repeat_penalty, "penalty of repeated tokens")
-      ->check(CLI::Range(0.01, 100.0));
-  command.add_option("--seed", options.seed, "seed of the random numbers");
+void add_sampling_options(Command command, RunOptions& options) {
+  command.option("--temp", options.temperature, "temperature; 0 takes the likeliest token")
+      .range(0.0, 100.0);
+  command.option("--top-k", options.top_k, "keep the K likeliest; 0 is all").range(0, 1 << 24);
+  command.option("--top-p", options.top_p, "keep the likeliest of this total probability")
+      .range(0.0, 1.0);
+  command.option("--min-p", options.min_p, "drop those below this part of the likeliest")
+      .range(0.0, 1.0);
+  command.option("--repeat-penalty", options.repeat_penalty, "penalty of repeated tokens")
+      .range(0.01, 100.0);
+  command.option("--seed", options.seed, "seed of the random numbers");
 }
 
 }  // namespace
 
-void add_run(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("run", "answer a prompt, or chat");
+void add_run(Command program) {
+  Command command = program.command("run", "answer a prompt, or chat");
   auto options = std::make_shared<RunOptions>();
-  command->add_option("MODEL_TEXT", options->positional, "[MODEL] [TEXT]")->expected(0, 2);
-  auto* prompt = command->add_option("-p,--prompt", options->prompt, "the prompt");
-  command->add_option("-f,--file", options->file, "a file with the prompt; - is stdin")
-      ->excludes(prompt);
-  command->add_option("-n,--max-tokens", options->max_tokens, "most new tokens; 0 is no limit")
-      ->check(CLI::Range(0, 1 << 24));
-  command->add_option("--system", options->system, "system message");
-  command->add_option("--stop", options->stop, "stop before this text (repeatable)")
-      ->expected(1)
-      ->take_all();
-  command
-      ->add_option("--on-overflow", options->on_overflow,
-                   "error or shift, when the context is full")
-      ->check(CLI::IsMember({"error", "shift"}));
-  command->add_flag("--raw", options->raw, "no chat template: continue the text as it is");
-  command->add_flag("--quiet", options->quiet, "the answer alone");
-  add_sampling_options(*command, *options);
-  add_open_options(*command, options->open);
-  command->callback([options, prompt, &action] {
-    options->has_prompt = prompt->count() > 0;
-    action = [options] { return run(*options); };
+  command.option("MODEL_TEXT", options->positional, "[MODEL] [TEXT]").values(0, 2);
+  const Option prompt = command.option("-p,--prompt", options->prompt, "the prompt");
+  command.option("-f,--file", options->file, "a file with the prompt; - is stdin").excludes(prompt);
+  command.option("-n,--max-tokens", options->max_tokens, "most new tokens; 0 is no limit")
+      .range(0, 1 << 24);
+  command.option("--system", options->system, "system message");
+  command.option("--stop", options->stop, "stop before this text (repeatable)").repeatable();
+  command.option("--on-overflow", options->on_overflow, "error or shift, when the context is full")
+      .one_of({"error", "shift"});
+  command.flag("--raw", options->raw, "no chat template: continue the text as it is");
+  command.flag("--quiet", options->quiet, "the answer alone");
+  add_sampling_options(command, *options);
+  add_open_options(command, options->open);
+  command.does([options, prompt] {
+    options->has_prompt = prompt.given();
+    return run(*options);
   });
 }
 

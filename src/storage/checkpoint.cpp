@@ -33,7 +33,7 @@ std::string list_of(std::span<const std::string> names) {
   std::string text;
   for (const std::string& name : names.first(std::min<std::size_t>(names.size(), 5))) {
     if (!text.empty()) text += ", ";
-    text += quoted(name);
+    text += in_quotes(name);
   }
   if (names.size() > 5) text += ", ...";
   return text;

@@ -20,7 +20,7 @@ std::string escaped(std::string_view bytes, std::size_t limit) {
 
 }  // namespace
 
-std::string quoted(std::string_view bytes, std::size_t limit) {
+std::string in_quotes(std::string_view bytes, std::size_t limit) {
   return fmt::format("\"{}\"", escaped(bytes, limit));
 }
 

@@ -12,7 +12,7 @@ namespace orrery::storage {
 
 // In double quotes, with \xNN for everything but printable ASCII; at most `limit` bytes of text,
 // then "...".
-std::string quoted(std::string_view bytes, std::size_t limit = 64);
+std::string in_quotes(std::string_view bytes, std::size_t limit = 64);
 
 // The last component of a path, escaped and bounded: how messages name a file.
 std::string file_label(std::string_view path);

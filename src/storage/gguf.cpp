@@ -31,7 +31,7 @@ Result<std::uint32_t> read_version(ByteReader& reader) {
   if (magic != kMagic) {
     return reader.error(
         "E_MAGIC", 0,
-        fmt::format("the file begins with {}, a GGUF file begins with \"GGUF\"", quoted(magic)));
+        fmt::format("the file begins with {}, a GGUF file begins with \"GGUF\"", in_quotes(magic)));
   }
   ORRERY_TRY(const std::uint32_t version, reader.read<std::uint32_t>("the version"));
   if (version >= kMinVersion && version <= kMaxVersion) return version;

@@ -63,7 +63,7 @@ Result<std::string_view> read_key(ByteReader& reader) {
     return reader.error("E_KEY", reader.position() - key.size(),
                         fmt::format("the key {}, allowed are one or more printable ASCII "
                                     "characters",
-                                    quoted(key)));
+                                    in_quotes(key)));
   }
   return key;
 }
@@ -74,7 +74,7 @@ Status check_bools(const ByteReader& reader, const GgufPair& pair) {
     if (value > 1) {
       return reader.error(
           "E_BOOL", pair.value + i,
-          fmt::format("key {} has a bool of {}, allowed are 0 and 1", quoted(pair.key), value));
+          fmt::format("key {} has a bool of {}, allowed are 0 and 1", in_quotes(pair.key), value));
     }
   }
   return {};
@@ -87,7 +87,7 @@ Status check_u64s(const ByteReader& reader, const GgufPair& pair) {
     if (value >> 63 != 0) {
       return reader.error("E_KVRANGE", pair.value + 8 * i,
                           fmt::format("key {} has an element {}, at most 2^63-1 is allowed",
-                                      quoted(pair.key), value));
+                                      in_quotes(pair.key), value));
     }
   }
   return {};
@@ -95,7 +95,7 @@ Status check_u64s(const ByteReader& reader, const GgufPair& pair) {
 
 Status skip_strings(ByteReader& reader, const GgufPair& pair) {
   if (pair.count > reader.remaining() / sizeof(std::uint64_t)) {
-    return reader.truncated(fmt::format("key {} with {} strings", quoted(pair.key), pair.count),
+    return reader.truncated(fmt::format("key {} with {} strings", in_quotes(pair.key), pair.count),
                             pair.count * sizeof(std::uint64_t));
   }
   for (std::uint64_t i = 0; i < pair.count; ++i) {
@@ -112,7 +112,7 @@ Status skip_values(ByteReader& reader, const GgufPair& pair) {
   // No overflow: at most 2^26 elements of 8 bytes.
   const std::uint64_t bytes = pair.count * value_bytes(pair.type);
   if (bytes > reader.remaining()) {
-    return reader.truncated(fmt::format("the value of key {}", quoted(pair.key)), bytes);
+    return reader.truncated(fmt::format("the value of key {}", in_quotes(pair.key)), bytes);
   }
   ORRERY_TRY([[maybe_unused]] const std::string_view skipped, reader.take(bytes, "a value"));
   if (pair.type == GgufType::boolean) return check_bools(reader, pair);
@@ -131,13 +131,13 @@ Result<GgufPair> scan_pair(ByteReader& reader) {
       return reader.error("E_NESTED", start,
                           fmt::format("key {} is an array of arrays, allowed are arrays of "
                                       "numbers, bools or strings",
-                                      quoted(key)));
+                                      in_quotes(key)));
     }
     ORRERY_TRY(pair.count, reader.read<std::uint64_t>("an array length"));
     if (pair.count > kMaxArrayElements) {
       return reader.error("E_ARRLEN", start + 4,
-                          fmt::format("key {} has {} elements, at most {} are allowed", quoted(key),
-                                      pair.count, kMaxArrayElements));
+                          fmt::format("key {} has {} elements, at most {} are allowed",
+                                      in_quotes(key), pair.count, kMaxArrayElements));
     }
   }
   pair.value = reader.position();
@@ -164,7 +164,7 @@ Status check_unique(const ByteReader& reader, std::span<const GgufPair> pairs) {
   const auto* start = reinterpret_cast<const char*>(reader.bytes().data());
   return reader.error(
       "E_DUPKEY", static_cast<std::uint64_t>((twin + 1)->data() - start),
-      fmt::format("the key {} stands here a second time, keys are unique", quoted(*twin)));
+      fmt::format("the key {} stands here a second time, keys are unique", in_quotes(*twin)));
 }
 
 }  // namespace

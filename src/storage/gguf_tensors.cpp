@@ -74,7 +74,7 @@ Result<std::string_view> read_name(ByteReader& reader) {
   const auto is_control = [](char c) { return (c >= 0 && c < 0x20) || c == 0x7f; };
   if (std::any_of(name.begin(), name.end(), is_control)) {
     return reader.error("E_TNAME", start + sizeof(length),
-                        fmt::format("the tensor name {} has control characters", quoted(name)));
+                        fmt::format("the tensor name {} has control characters", in_quotes(name)));
   }
   return name;
 }
@@ -85,21 +85,21 @@ Status read_dims(ByteReader& reader, TensorInfo& tensor) {
   if (tensor.n_dims == 0 || tensor.n_dims > kMaxDims) {
     return reader.error("E_NDIMS", start,
                         fmt::format("tensor {} has {} dimensions, allowed are 1 to {}",
-                                    quoted(tensor.name), tensor.n_dims, kMaxDims));
+                                    in_quotes(tensor.name), tensor.n_dims, kMaxDims));
   }
   CheckedU64 elements = 1;
   for (std::uint32_t i = 0; i < tensor.n_dims; ++i) {
     const std::uint64_t field = reader.position();
     ORRERY_TRY(const std::uint64_t dim, reader.read<std::uint64_t>("a dimension"));
     if (dim == 0) {
-      return reader.error(
-          "E_ZERODIM", field,
-          fmt::format("tensor {} has a dimension of 0, at least 1 is needed", quoted(tensor.name)));
+      return reader.error("E_ZERODIM", field,
+                          fmt::format("tensor {} has a dimension of 0, at least 1 is needed",
+                                      in_quotes(tensor.name)));
     }
     if (dim > kMaxTensorBytes) {
       return reader.error("E_DIM", field,
                           fmt::format("tensor {} has a dimension of {}, at most 2^63-1 is allowed",
-                                      quoted(tensor.name), dim));
+                                      in_quotes(tensor.name), dim));
     }
     tensor.dims[i] = dim;
     elements = checked_mul(elements, dim);
@@ -107,7 +107,7 @@ Status read_dims(ByteReader& reader, TensorInfo& tensor) {
   if (!elements || *elements > kMaxTensorBytes) {
     return reader.error(
         "E_DIMOVF", start + 4,
-        fmt::format("tensor {} has more elements than 2^63-1", quoted(tensor.name)));
+        fmt::format("tensor {} has more elements than 2^63-1", in_quotes(tensor.name)));
   }
   return {};
 }
@@ -119,7 +119,7 @@ Status read_type_and_size(ByteReader& reader, TensorInfo& tensor) {
   if (!type) {
     return reader.error(
         "E_TTYPE", start,
-        fmt::format("tensor {} has type {} ({}), supported are {}", quoted(tensor.name), id,
+        fmt::format("tensor {} has type {} ({}), supported are {}", in_quotes(tensor.name), id,
                     foreign_type_name(id), supported_types()));
   }
   tensor.type = *type;
@@ -129,12 +129,13 @@ Status read_type_and_size(ByteReader& reader, TensorInfo& tensor) {
         "E_BLOCK", start,
         fmt::format("tensor {} of type {} has rows of {} elements, they must be "
                     "a multiple of {}",
-                    quoted(tensor.name), info.name, tensor.dims[0], info.block_len));
+                    in_quotes(tensor.name), info.name, tensor.dims[0], info.block_len));
   }
   const CheckedU64 bytes = checked_mul(tensor.n_elements() / info.block_len, info.block_bytes);
   if (!bytes || *bytes > kMaxTensorBytes) {
-    return reader.error("E_SIZEOVF", start,
-                        fmt::format("tensor {} has more bytes than 2^63-1", quoted(tensor.name)));
+    return reader.error(
+        "E_SIZEOVF", start,
+        fmt::format("tensor {} has more bytes than 2^63-1", in_quotes(tensor.name)));
   }
   tensor.bytes = *bytes;
   return {};
@@ -144,7 +145,7 @@ std::string range_text(const TensorInfo& tensor, std::uint64_t data_bytes) {
   return fmt::format(
       "tensor {} has {} bytes at data offset {}, the file holds {} bytes of data; "
       "it is damaged or cut short, fetch it again",
-      quoted(tensor.name), tensor.bytes, tensor.offset, data_bytes);
+      in_quotes(tensor.name), tensor.bytes, tensor.offset, data_bytes);
 }
 
 }  // namespace
@@ -175,7 +176,7 @@ Result<std::uint64_t> place_gguf_tensors(const ByteReader& reader, std::uint64_t
     if (tensor.offset % alignment != 0) {
       return reader.error("E_OFFALIGN", field,
                           fmt::format("tensor {} has offset {}, it must be a multiple of {}",
-                                      quoted(tensor.name), tensor.offset, alignment));
+                                      in_quotes(tensor.name), tensor.offset, alignment));
     }
     const CheckedU64 tensor_end = checked_add(tensor.offset, tensor.bytes);
     if (!tensor_end || *tensor_end > data_bytes) {
@@ -184,7 +185,7 @@ Result<std::uint64_t> place_gguf_tensors(const ByteReader& reader, std::uint64_t
     if (tensor.offset != expected) {
       return reader.error(tensor.offset < expected ? "E_OVERLAP" : "E_GAP", field,
                           fmt::format("tensor {} has offset {}, the tensors before it end at {}",
-                                      quoted(tensor.name), tensor.offset, expected));
+                                      in_quotes(tensor.name), tensor.offset, expected));
     }
     end = *tensor_end;
     expected = align_up(end, alignment);  // no wrap: end is within the file

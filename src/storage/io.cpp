@@ -31,7 +31,7 @@ std::unexpected<Error> system_error(std::string_view path, std::string_view acti
   if (code == EACCES || code == EPERM) kind = "E_PERM";
   if (code == ENXIO || code == ENODEV || code == EISDIR) kind = "E_NOTFILE";
   return fail(kind,
-              fmt::format("{}: cannot {}: {}", quoted(path, 200), action, std::strerror(code)));
+              fmt::format("{}: cannot {}: {}", in_quotes(path, 200), action, std::strerror(code)));
 }
 
 class Descriptor {
@@ -56,7 +56,7 @@ struct OpenFile {
 
 Result<OpenFile> open_regular(const std::string& path) {
   if (path.find('\0') != std::string::npos) {
-    return fail("E_NOTFOUND", fmt::format("{}: a path cannot hold a NUL", quoted(path, 200)));
+    return fail("E_NOTFOUND", fmt::format("{}: a path cannot hold a NUL", in_quotes(path, 200)));
   }
   // O_NONBLOCK: opening a FIFO for reading would otherwise wait for its writer.
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
@@ -64,13 +64,14 @@ Result<OpenFile> open_regular(const std::string& path) {
   struct stat info{};
   if (::fstat(fd.get(), &info) != 0) return system_error(path, "read the size of it", errno);
   if (!S_ISREG(info.st_mode)) {
-    return fail("E_NOTFILE", fmt::format("{}: is a {}, a regular file is needed", quoted(path, 200),
-                                         S_ISDIR(info.st_mode) ? "folder" : "special file"));
+    return fail("E_NOTFILE",
+                fmt::format("{}: is a {}, a regular file is needed", in_quotes(path, 200),
+                            S_ISDIR(info.st_mode) ? "folder" : "special file"));
   }
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size > kMaxFileBytes) {
     return fail("E_TOOBIG", fmt::format("{}: has {} bytes, at most {} are allowed",
-                                        quoted(path, 200), size, kMaxFileBytes));
+                                        in_quotes(path, 200), size, kMaxFileBytes));
   }
   return OpenFile{std::move(fd), size, info};
 }
@@ -153,7 +154,7 @@ class SystemIo final : public Io {
     ORRERY_TRY(const OpenFile file, open_regular(path));
     if (file.size > limit) {
       return fail("E_TOOBIG", fmt::format("{}: has {} bytes, at most {} are allowed",
-                                          quoted(path, 200), file.size, limit));
+                                          in_quotes(path, 200), file.size, limit));
     }
     std::string text(file.size, '\0');
     std::uint64_t got = 0;

@@ -91,9 +91,10 @@ Result<std::shared_ptr<const Checkpoint>> make_checkpoint(CheckpointParts parts)
       [&](std::uint32_t a, std::uint32_t b) { return tensors[a].name == tensors[b].name; });
   if (twin != by_name.end()) {
     const TensorInfo& second = tensors[*(twin + 1)];
-    return fail_at("E_DUPTENSOR", file_label(parts.files[second.file]), second.offset,
-                   fmt::format("the tensor {} is already in {}, names are unique",
-                               quoted(second.name), file_label(parts.files[tensors[*twin].file])));
+    return fail_at(
+        "E_DUPTENSOR", file_label(parts.files[second.file]), second.offset,
+        fmt::format("the tensor {} is already in {}, names are unique", in_quotes(second.name),
+                    file_label(parts.files[tensors[*twin].file])));
   }
   return std::make_shared<LoadedCheckpoint>(std::move(parts), std::move(by_name));
 }

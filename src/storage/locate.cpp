@@ -79,16 +79,16 @@ std::unexpected<Error> not_found(std::string_view name, Io& io, const Environmen
   if (!close.empty()) {
     hint = "did you mean ";
     for (std::size_t i = 0; i < close.size(); ++i) {
-      hint += fmt::format("{}{}", i == 0 ? "" : ", ", quoted(close[i]));
+      hint += fmt::format("{}{}", i == 0 ? "" : ", ", in_quotes(close[i]));
     }
     hint += "?";
   }
-  return fail(
-      "E_NOMODEL",
-      fmt::format("no model {}: it is no file or folder, and not in the cache {}, the "
-                  "Hugging Face cache {} or the Ollama store {}; {}",
-                  quoted(name, 100), quoted(cache_folder(env), 150),
-                  quoted(hugging_face_hub(env), 150), quoted(ollama_stores(env)[0], 150), hint));
+  return fail("E_NOMODEL",
+              fmt::format("no model {}: it is no file or folder, and not in the cache {}, the "
+                          "Hugging Face cache {} or the Ollama store {}; {}",
+                          in_quotes(name, 100), in_quotes(cache_folder(env), 150),
+                          in_quotes(hugging_face_hub(env), 150),
+                          in_quotes(ollama_stores(env)[0], 150), hint));
 }
 
 Result<std::string> find_named(const ModelName& entry, Io& io, const Environment& env) {
@@ -98,7 +98,7 @@ Result<std::string> find_named(const ModelName& entry, Io& io, const Environment
     if (auto found = find_in_hub(in_hub, io, env)) return *found;
     return fail("E_NOMODEL", fmt::format("the model {} is not in the cache ({} is missing); "
                                          "`orrery pull {}` fetches it",
-                                         entry.name, quoted(path, 300), entry.name));
+                                         entry.name, in_quotes(path, 300), entry.name));
   }
   if (!entry.sha256.empty()) ORRERY_TRY_VOID(verify_file(path, entry.sha256, io));
   return path;
@@ -130,7 +130,7 @@ Result<std::string> locate(std::string_view name, Io& io, const Environment& env
   if (name.empty()) name = kDefaultModel;
   if (name.size() > kMaxNameBytes || name.find('\0') != std::string_view::npos) {
     return fail("E_NOMODEL",
-                fmt::format("the model name {} is too long or holds a NUL", quoted(name)));
+                fmt::format("the model name {} is too long or holds a NUL", in_quotes(name)));
   }
   if (io.exists(std::string(name))) return std::string(name);
   if (const ModelName* entry = find_model_name(name)) {

@@ -28,7 +28,7 @@ struct Describe {
   std::string operator()(std::int64_t value) const { return fmt::format("the integer {}", value); }
   std::string operator()(std::uint64_t value) const { return fmt::format("the integer {}", value); }
   std::string operator()(double value) const { return fmt::format("the float {}", value); }
-  std::string operator()(std::string_view value) const { return "the string " + quoted(value); }
+  std::string operator()(std::string_view value) const { return "the string " + in_quotes(value); }
   std::string operator()(const MetaArray& value) const {
     return fmt::format("an array of {} {}", value.size(), kind_name(value.kind));
   }
@@ -39,12 +39,12 @@ struct Describe {
 
 std::unexpected<Error> wrong(std::string_view key, const MetaValue& value,
                              std::string_view expected) {
-  return fail("E_META", fmt::format("key {}: found {}, expected {}", quoted(key),
+  return fail("E_META", fmt::format("key {}: found {}, expected {}", in_quotes(key),
                                     std::visit(Describe{}, value), expected));
 }
 
 std::unexpected<Error> missing(std::string_view key, std::string_view expected) {
-  return fail("E_META", fmt::format("key {}: is missing, expected {}", quoted(key), expected));
+  return fail("E_META", fmt::format("key {}: is missing, expected {}", in_quotes(key), expected));
 }
 
 // Any integer that a T holds.

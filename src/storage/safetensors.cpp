@@ -78,7 +78,7 @@ class HeaderEvents final : public JsonEvents {
   enum class Field { dtype, shape, offsets, unknown };
 
   std::string subject() const {
-    return in_metadata_ ? std::string("__metadata__") : "tensor " + quoted(tensor_.name);
+    return in_metadata_ ? std::string("__metadata__") : "tensor " + in_quotes(tensor_.name);
   }
 
   bool refuse_field() {
@@ -131,7 +131,7 @@ class HeaderEvents final : public JsonEvents {
       supported += fmt::format("{}{}", supported.empty() ? "" : ", ", entry.name);
     }
     return refuse("E_DTYPE", fmt::format("{} has dtype {}, supported are {}", subject(),
-                                         quoted(value.string), supported));
+                                         in_quotes(value.string), supported));
   }
 
   bool add_dim(std::uint64_t dim) {
@@ -206,7 +206,7 @@ Result<std::string_view> read_header(ByteReader& reader) {
     return reader.error("E_HEADER", 8,
                         fmt::format("the header begins with {}, a safetensors header begins "
                                     "with \"{{\"",
-                                    quoted(header.substr(0, 4))));
+                                    in_quotes(header.substr(0, 4))));
   }
   return header;
 }
@@ -219,7 +219,7 @@ Status check_unique(std::span<const TensorInfo> tensors, std::string_view label)
   const auto twin = std::adjacent_find(names.begin(), names.end());
   if (twin == names.end()) return {};
   return fail_at("E_DUPTENSOR", label, 8,
-                 fmt::format("the tensor {} is listed twice, names are unique", quoted(*twin)));
+                 fmt::format("the tensor {} is listed twice, names are unique", in_quotes(*twin)));
 }
 
 // Sorts the tensors by place and checks that they leave no byte out and use none twice.
@@ -234,7 +234,7 @@ Status tile(std::vector<TensorInfo>& tensors, std::span<const std::byte> data,
       return fail_at(tensor.offset < expected ? "E_OVERLAP" : "E_GAP", label, data_start + expected,
                      fmt::format("tensor {} begins at data offset {}, the tensors before it end "
                                  "at {}",
-                                 quoted(tensor.name), tensor.offset, expected));
+                                 in_quotes(tensor.name), tensor.offset, expected));
     }
     expected += tensor.bytes;  // no wrap: the end is within the file
     tensor.data = data.data() + tensor.offset;

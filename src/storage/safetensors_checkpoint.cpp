@@ -64,7 +64,7 @@ Status check_index(const CheckpointParts& parts, const SafetensorsIndex& index,
     const std::string actual = file_label(parts.files[tensor.file]);
     if (file_label(entry->second) != actual) {
       return fail("E_INDEX", fmt::format("{}: says that tensor {} is in {}, it is in {}", label,
-                                         quoted(tensor.name), quoted(entry->second), actual));
+                                         in_quotes(tensor.name), in_quotes(entry->second), actual));
     }
     ++found;
   }
@@ -74,7 +74,7 @@ Status check_index(const CheckpointParts& parts, const SafetensorsIndex& index,
   for (const auto& [name, file] : index.file_of) {
     if (present.contains(name)) continue;
     return fail("E_INDEX", fmt::format("{}: says that tensor {} is in {}, it is not there", label,
-                                       quoted(name), quoted(file)));
+                                       in_quotes(name), in_quotes(file)));
   }
   return {};
 }
@@ -116,7 +116,7 @@ Result<std::shared_ptr<const Checkpoint>> open_safetensors_shards(const std::str
     Status added = add_file(parts, file, io);
     if (!added && added.error().kind == "E_NOTFOUND") {
       return fail("E_SHARD",
-                  fmt::format("{}: names the shard {}, it is missing", kLabel, quoted(shard)));
+                  fmt::format("{}: names the shard {}, it is missing", kLabel, in_quotes(shard)));
     }
     ORRERY_TRY_VOID(std::move(added));
   }

@@ -57,14 +57,14 @@ class IndexEvents final : public JsonEvents {
     if (!is_plain || file == ".." || file == ".") {
       return refuse("E_INDEX", fmt::format("tensor {} is said to be in {}, only names of files in "
                                            "the same folder are allowed",
-                                           quoted(name_), quoted(file)));
+                                           in_quotes(name_), in_quotes(file)));
     }
     if (index.file_of.size() == kMaxCheckpointTensors) {
       return refuse("E_NTENSORS", fmt::format("more than {} tensors", kMaxCheckpointTensors));
     }
     const bool is_new = index.file_of.try_emplace(name_, file).second;
     return is_new ||
-           refuse("E_DUPTENSOR", fmt::format("the tensor {} is listed twice", quoted(name_)));
+           refuse("E_DUPTENSOR", fmt::format("the tensor {} is listed twice", in_quotes(name_)));
   }
 
   bool in_map_ = false;

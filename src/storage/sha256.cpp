@@ -43,7 +43,7 @@ Status verify_file(const std::string& path, std::string_view expected, Io& io) {
     return fail("E_CHECKSUM",
                 fmt::format("{}: has SHA-256 {}, {} is expected; the file is damaged, "
                             "delete it and fetch it again",
-                            quoted(path, 200), actual, expected));
+                            in_quotes(path, 200), actual, expected));
   }
   // A folder that cannot be written only means that the next start reads the file again.
   static_cast<void>(io.replace_file(stamp_path, stamp));
