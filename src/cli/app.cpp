@@ -36,6 +36,7 @@ int run_cli(int argc, const char* const* argv) {
   add_inspect(app, action);
   add_eval(app, action);
   add_bench(app, action);
+  add_silicon(app, action);
   add_models(app, action);
   try {
     app.parse(argc, argv);

@@ -22,6 +22,7 @@ void add_run(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_eval(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_silicon(CLI::App& app, Action& action);
 void add_models(CLI::App& app, Action& action);
 
 int run_cli(int argc, const char* const* argv);
