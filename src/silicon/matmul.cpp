@@ -127,9 +127,12 @@ class Bench {
     if (too_large(unit.name, unit.peak, problem.m)) return {};
     ThreadTeam& team = problem.m <= kHeadSize ? one_ : all_;
     const KernelThreads begun(team, *unit.set.blocks);
-    ORRERY_TRY(const auto packed, make_packed_product(problem, *unit.set.blocks, team));
-    ORRERY_TRY_VOID(measure({unit.name, unit.set.name, "packed", WeightType::bf16, Precision::b16},
-                            problem, *packed, unit.peak));
+    {
+      ORRERY_TRY(const auto packed, make_packed_product(problem, *unit.set.blocks, team));
+      ORRERY_TRY_VOID(
+          measure({unit.name, unit.set.name, "packed", WeightType::bf16, Precision::b16}, problem,
+                  *packed, unit.peak));
+    }
     for (const WeightType type : kWeightTypes) {
       if (!fits(type, problem.k)) {
         note(fmt::format("int8 and int4 of {0} x {0}: their blocks are 32 weights", problem.m));
