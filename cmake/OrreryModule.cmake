@@ -89,7 +89,7 @@ function(orrery_tests name)
       # whose expectations are computed by loops. GCC 12 warns where it optimises precompiled ones.
       if(ORRERY_SANITIZE STREQUAL "thread")  # too few to make headers for both
         orrery_precompile(${exe} base_tests ${headers})
-      elseif(NOT name MATCHES "^(tensor|kernels|backend)$")
+      elseif(NOT name MATCHES "^(tensor|kernels|backend|silicon)$")
         target_compile_options(${exe} PRIVATE -O0)
         orrery_precompile(${exe} base_tests ${headers})
       elseif(ORRERY_SANITIZE)
@@ -110,7 +110,7 @@ set(ORRERY_THREADED_MODULES base backend)
 
 # Teams of threads that spin for each other crawl when another test takes a core from them.
 function(orrery_give_two_cores module test)
-  if(module IN_LIST ORRERY_THREADED_MODULES OR module MATCHES "^(cli|engine|model)$")
+  if(module IN_LIST ORRERY_THREADED_MODULES OR module MATCHES "^(cli|engine|model|silicon)$")
     set_tests_properties(${test} PROPERTIES PROCESSORS 2)
   endif()
 endfunction()

@@ -87,6 +87,36 @@ def roof_line(roofline):
             f"GFLOP/s: {', '.join(parts)}.")
 
 
+def product_table(document):
+    rows = [("size", "unit", "path", "weights", "packing", "threads", "best us", "median us",
+             "GFLOP/s", "of the peak")]
+    for row in document["products"]:
+        rows.append((row["m"], f"{row['unit']} ({row['kernels']})", row["path"],
+                     row["type"] if row["type"] == row["computed"]
+                     else f"{row['type']} as {row['computed']}",
+                     "with" if row["packing"] else "without", row["threads"],
+                     f"{1e6 * row['seconds']:.2f}", f"{1e6 * row['median_seconds']:.2f}",
+                     f"{row['gflops']:.1f}", f"{100 * row['peak_fraction']:.0f}%"))
+    return rows
+
+
+def dispatch_line(document):
+    dispatch = document["dispatch"]
+    return (f"Dispatch latency, an empty job to {dispatch['threads']} threads and back: "
+            f"{1e6 * dispatch['seconds']:.2f} us at best, "
+            f"{1e6 * dispatch['median_seconds']:.2f} us in the median. It is no time of a product.")
+
+
+def product_plot(document):
+    """The best of each unit and size, packed operands or a BLAS."""
+    kinds = {"matrix": "decode", "vector": "prefill"}
+    rows = [(f"{row['m']} {row['unit']}", row["gflops"],
+             f"{100 * row['peak_fraction']:.0f}% of peak", kinds.get(row["unit"], "rest"), None)
+            for row in sorted(document["products"], key=lambda row: row["m"])
+            if row["path"] == "sgemm" or (row["path"] == "packed" and not row["packing"])]
+    return plots.bars(rows, "products", " GFLOP/s")
+
+
 def set_table(report):
     rows = [("kernel set", "pp128 tok/s", "tg32 tok/s")]
     for entry in report["kernel_sets"]:
@@ -122,6 +152,8 @@ def markdown(report):
         parts.append(roof_line(with_steps(report)[-1]["roofline"]))
     if report["kernel_sets"]:
         parts += ["## Kernel sets", markdown_table(set_table(report))]
+    parts += ["## Products", markdown_table(product_table(report["products"])),
+              dispatch_line(report["products"])]
     if report["missing"]:
         parts += ["## Not measured", "\n".join(f"- {line}" for line in report["missing"])]
     for kernel in report["kernels"]:
@@ -204,6 +236,9 @@ def html(report):
                   f"<p>{escape(roof_line(with_steps(report)[-1]['roofline']))}</p>"]
     if report["kernel_sets"]:
         parts += ["<h2>Kernel sets</h2>", set_plot(report), html_table(set_table(report))]
+    parts += ["<h2>Products</h2>", product_plot(report["products"]),
+              html_table(product_table(report["products"])),
+              f"<p>{escape(dispatch_line(report['products']))}</p>"]
     if report["missing"]:
         parts += ["<h2>Not measured</h2>",
                   "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in report["missing"])

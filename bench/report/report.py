@@ -53,6 +53,15 @@ def kernel_sets(options, available):
     return measured, missing
 
 
+def products(options):
+    """(the document of `orrery silicon matmul`, [a line for each thing it did not measure])."""
+    print("products", file=sys.stderr)
+    sizes = ["--sizes", "16,64,128,512"] if options.quick else []
+    threads = ["-t", options.threads] if options.threads else []
+    found = json_of([options.program, "silicon", "matmul", "--json", *sizes, *threads])
+    return found, [f"silicon matmul: {line}" for line in found["missing"]]
+
+
 def kernel_benches(options):
     """([{name, text}], [a line for each that was not built])."""
     texts, missing = [], []
@@ -72,13 +81,15 @@ def measure(options):
     sizes = ("--prefill", "128", "--decode", "32", "--repeat", "3") if options.quick else ()
     tests = bench(options, "--steps", *sizes)
     sets, missing = kernel_sets(options, found.get("kernels", "").split())
+    matmul, no_product = products(options)
     kernels, not_built = kernel_benches(options)
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                             check=False).stdout.strip()
     return {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
             "commit": commit or "unknown", "device": found, "tests": tests,
-            "kernel_sets": sets, "missing": missing + not_built, "kernels": kernels}
+            "kernel_sets": sets, "products": matmul,
+            "missing": missing + no_product + not_built, "kernels": kernels}
 
 
 def parse_arguments(arguments):

@@ -34,6 +34,7 @@ int run_cli(int argc, const char* const* argv) {
   add_inspect(program);
   add_eval(program);
   add_bench(program);
+  add_silicon(program);
   add_models(program);
   if (const auto exit_code = line.parse(argc, argv)) return *exit_code;
   const Status status = line.run();

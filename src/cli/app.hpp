@@ -15,6 +15,7 @@ void add_run(Command program);
 void add_inspect(Command program);
 void add_eval(Command program);
 void add_bench(Command program);
+void add_silicon(Command program);
 void add_models(Command program);
 
 int run_cli(int argc, const char* const* argv);

@@ -6,6 +6,7 @@
 
 #include "base/clock.hpp"
 #include "base/thread_team.hpp"
+#include "silicon/timing.hpp"
 
 namespace orrery::cli {
 namespace {
@@ -16,11 +17,8 @@ constexpr std::size_t kStretch = 32 << 20;
 constexpr int kFewestReads = 5;
 constexpr int kMostReads = 50;
 constexpr double kReadSeconds = 1.0;
-constexpr int kWindows = 20;
-constexpr double kWindowSeconds = 1e-3;
 
 using Read = std::uint64_t (*)(const void*, std::size_t);
-using Multiply = double (*)(int);
 
 struct Done {
   std::uint64_t ticks = 0;  // when
@@ -73,39 +71,6 @@ double read_rate(ThreadTeam& team, ReadJob& job, Read read) {
   return best_stretch(job.done, start);
 }
 
-struct MultiplyJob {
-  Multiply multiply = nullptr;
-  std::atomic<double> rate{0};  // of all threads
-};
-
-// Each thread takes the best of its own short windows, while the others multiply too: on a busy
-// machine few long ones pass undisturbed.
-void multiply_all(void* context, int) {
-  MultiplyJob& job = *static_cast<MultiplyJob*>(context);
-  double best = 0;
-  int rounds = 1 << 10;
-  for (int window = 0; window < kWindows;) {
-    const std::uint64_t start = clock_ticks();
-    const double operations = job.multiply(rounds);
-    const double seconds = ticks_to_seconds(clock_ticks() - start);
-    if (seconds < kWindowSeconds && rounds < 1 << 28) {
-      rounds *= 2;
-      continue;
-    }
-    best = std::max(best, operations / seconds);
-    ++window;
-  }
-  job.rate += best;
-}
-
-double multiply_rate(ThreadTeam& team, Multiply multiply) {
-  if (multiply == nullptr) return 0;
-  MultiplyJob job;
-  job.multiply = multiply;
-  team.run(multiply_all, &job);
-  return job.rate;
-}
-
 }  // namespace
 
 double Roofline::multiply(plan::NumberClass number_class) const {
@@ -137,10 +102,10 @@ Roofline measure_reads(const std::vector<std::span<const std::byte>>& spans, int
 
 void measure_products(Roofline& roofline, int threads, const kernels::PeakKernels& peaks) {
   ThreadTeam team(threads);
-  roofline.f32 = multiply_rate(team, peaks.multiply_f32);
-  roofline.i8 = multiply_rate(team, peaks.multiply_i8);
-  roofline.bf16 = multiply_rate(team, peaks.multiply_bf16);
-  roofline.tile = multiply_rate(team, peaks.multiply_tile);
+  roofline.f32 = silicon::multiply_rate(team, peaks.multiply_f32);
+  roofline.i8 = silicon::multiply_rate(team, peaks.multiply_i8);
+  roofline.bf16 = silicon::multiply_rate(team, peaks.multiply_bf16);
+  roofline.tile = silicon::multiply_rate(team, peaks.multiply_tile);
 }
 
 RoofFraction roof_fraction(const Roofline& roofline, const plan::StepCost& cost,

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
@@ -20,7 +22,7 @@ TEST(Usage, HelpAndVersionGoToStdout) {
     EXPECT_EQ(outcome.err, "");
   }
   const Outcome help = run_program({"--help"});
-  for (const char* command : {"run", "inspect", "eval", "bench", "models", "pull"}) {
+  for (const char* command : {"run", "inspect", "eval", "bench", "silicon", "models", "pull"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   }
 }
@@ -35,6 +37,9 @@ TEST(Usage, WrongUsageIsTwoAndSaysSoOnStderr) {
       {"run", "--temp", "-1", "-p", "x"},
       {"eval", "perplexity"},
       {"pull"},
+      {"silicon"},
+      {"silicon", "abacus"},
+      {"silicon", "matmul", "-t", "0"},
   };
   for (const auto& arguments : wrong) {
     const Outcome outcome = run_program(arguments);
@@ -85,6 +90,40 @@ TEST(Usage, InspectDeviceNamesTheForcedKernels) {
   const Outcome unknown = run_program({"inspect", "device"}, "", {"ORRERY_ISA=abacus"});
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_EQ(unknown.err.rfind("error[E_ISA]: ", 0), 0U) << unknown.err;
+}
+
+TEST(Usage, SizesOfProductsAreBoundedAndSayHow) {
+  for (const char* sizes : {"15", "4097", "-16", "many", "16,", ",16", "16,,32", "16;32", "1e3",
+                            "99999999999999999999"}) {
+    const Outcome outcome = run_program({"silicon", "matmul", "--sizes", sizes});
+    EXPECT_EQ(outcome.exit_code, 2) << sizes << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err.find("16 to 4096"), std::string::npos) << sizes << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+}
+
+TEST(Usage, SiliconMatmulPrintsJson) {
+  const Outcome outcome = run_program(
+      {"silicon", "matmul", "--sizes", "16,160", "-t", "1", "--json"}, "", {"ORRERY_ISA=emu"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto report = nlohmann::json::parse(outcome.out);
+  ASSERT_FALSE(report["products"].empty());
+  for (const auto& product : report["products"]) {
+    for (const char* number : {"m", "n", "k", "seconds", "median_seconds", "gflops"}) {
+      EXPECT_GT(product.at(number).get<double>(), 0) << number << product;
+    }
+    EXPECT_TRUE(product.at("peak_fraction").is_number());
+    EXPECT_TRUE(product.at("packing").is_boolean());
+    EXPECT_TRUE((std::set<std::string>{"emulated", "blas", "torch"}.contains(product.at("unit"))))
+        << product;
+    EXPECT_TRUE(product.at("type").is_string());
+    const double m = product["m"], seconds = product["seconds"], gflops = product["gflops"];
+    EXPECT_NEAR(gflops * seconds, 2e-9 * m * m * m, 1e-12);
+  }
+  EXPECT_GT(report["dispatch"]["seconds"].get<double>(), 0);
+  EXPECT_EQ(report["dispatch"]["threads"], 1);
+  EXPECT_TRUE(report["missing"].is_array());
 }
 
 TEST(Usage, InspectTemplateRendersAJinjaFile) {

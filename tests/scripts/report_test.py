@@ -33,14 +33,29 @@ def test_of(name):
                       "undisturbed": True, "rows": [step("ffn_down", 1.2e8), step("norm", 0)]}}
 
 
+def product(unit, size, path="packed", kind="bf16", packing=False):
+    return {"unit": unit, "kernels": "avx2", "path": path, "type": kind, "computed": "bf16",
+            "m": size, "n": size, "k": size, "threads": 1, "packing": packing, "seconds": 2e-6,
+            "median_seconds": 3e-6, "gflops": 40.0, "peak_fraction": 0.5}
+
+
+PRODUCTS = {"products": [product("vector", 16), product("vector", 16, packing=True),
+                         product("vector", 512, "blocks", "int8"), product("blas", 16, "sgemm")],
+            "dispatch": {"threads": 2, "seconds": 5e-7, "median_seconds": 9e-7}, "peaks": [],
+            "missing": ["matrix: no <tiles>"]}
+
+
 class ReportTest(unittest.TestCase):
     def run_with(self, tests, kernels="avx2 emu", code=0):
         """Exit code, errors and the files of a report on a program that prints these tests."""
         with tempfile.TemporaryDirectory() as folder:
             data, program = pathlib.Path(folder, "tests.json"), pathlib.Path(folder, "orrery")
             data.write_text(json.dumps(tests), encoding="utf-8")
+            products = pathlib.Path(folder, "products.json")
+            products.write_text(json.dumps(PRODUCTS), encoding="utf-8")
             program.write_text(
                 f"#!/bin/sh\n[ \"$1\" = bench ] && cat '{data}' && exit {code}\n"
+                f"[ \"$1\" = silicon ] && cat '{products}' && exit 0\n"
                 f"echo 'cpu: some'; echo 'kernels: {kernels}'\n", encoding="utf-8")
             program.chmod(0o755)
             out, errors = io.StringIO(), io.StringIO()
@@ -67,7 +82,7 @@ class ReportTest(unittest.TestCase):
     def test_the_page_needs_nothing_else_and_is_escaped(self):
         _, _, files = self.run_with(self.TESTS)
         page = files["report.html"]
-        self.assertEqual(page.count('role="img"'), 5)
+        self.assertEqual(page.count('role="img"'), 6)
         for outside in ("<script", "src=", "href=", "http", "@import", "url("):
             self.assertNotIn(outside, page)
         self.assertIn("a &lt;model&gt;", page)
@@ -78,6 +93,16 @@ class ReportTest(unittest.TestCase):
                       files["report.md"])
         self.assertIn("- rows_bench: not measured, it is not built", files["report.md"])
         self.assertIn("| avx2 | 100.0 | 100.0 |", files["report.md"])
+
+    def test_products_and_the_dispatch_stand_apart(self):
+        _, _, files = self.run_with(self.TESTS)
+        row = "| 512 | vector (avx2) | blocks | int8 as bf16 | without | 1 | 2.00 | 3.00 | 40.0 |"
+        self.assertIn(row, files["report.md"])
+        self.assertIn("Dispatch latency, an empty job to 2 threads and back: 0.50 us at best",
+                      files["report.md"])
+        self.assertIn("- silicon matmul: matrix: no <tiles>", files["report.md"])
+        self.assertIn("silicon matmul: matrix: no &lt;tiles&gt;", files["report.html"])
+        self.assertEqual(files["report.html"].count("40.0 GFLOP/s, 50% of peak"), 2)
 
     def test_a_failing_program_is_an_error(self):
         code, errors, files = self.run_with(self.TESTS, code=3)

@@ -47,6 +47,26 @@ void block_from_rows(const float* rows, std::size_t stride, int n_rows, int feat
   }
 }
 
+// Rows (n_rows <= 32, features) -> X block, without an F block between; groups of 16 tokens that
+// have no row stay as they are.
+void rows_to_x(const float* rows, std::size_t stride, int n_rows, int features, void* x_block) {
+  for (int half = 0; 16 * half < n_rows; ++half) {
+    for (int base = 0; base < features; base += 16) {
+      const int count = features - base < 16 ? features - base : 16;
+      V::F v[16];  // [token][feature], then [feature][token]
+      for (int i = 0; i < 16; ++i) {
+        const int row = 16 * half + i;
+        v[i] = row < n_rows ? V::load_partial(rows + row * stride + base, count) : V::zero();
+      }
+      transpose16(v);
+      for (int i = 0; i < 16; i += 2) store_x_pair(x_block, base + i, half, v[i], v[i + 1]);
+    }
+    for (int f = (features + 15) / 16 * 16; f % 32 != 0; f += 2) {
+      store_x_pair(x_block, f, half, V::zero(), V::zero());
+    }
+  }
+}
+
 void block_to_row(const float* f, int t, int features, float* row) {
   for (int i = 0; i < features; ++i) row[i] = f[32 * i + t];
 }

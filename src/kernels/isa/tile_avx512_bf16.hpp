@@ -19,11 +19,12 @@ struct Lanes {
   static Acc load(const float* p) { return _mm512_loadu_ps(p); }
   static void store(float* p, Acc a) { _mm512_storeu_ps(p, a); }
   static Pair load_pair(const void* p) { return _mm512_loadu_si512(p); }
+  template <int N = kRegs>
   static void mac(Acc* acc, const Pair* p, const Weight* w) {
     int both = 0;
     __builtin_memcpy(&both, w, 4);
     const __m512bh weights = (__m512bh)_mm512_set1_epi32(both);
-    for (int i = 0; i < kRegs; ++i) {
+    for (int i = 0; i < N; ++i) {
       acc[i] = _mm512_dpbf16_ps(acc[i], weights, (__m512bh)p[i]);
     }
   }

@@ -1,0 +1,200 @@
+// Products of two packed operands (class b16): the panels and X blocks of the prefill matmul, made
+// beforehand, and a row-major result. Groups of 16 rows and of 16 columns that are not there cost
+// nothing, so that a product of 16 x 16 is one tile or a few register blocks.
+#pragma once
+
+#include "kernels/body/block_layout.hpp"
+#include "kernels/body/block_panels.hpp"
+#include "kernels/body/block_product.hpp"
+
+namespace orrery::kernels {
+namespace {
+
+// At most 32 rows times 32 columns: multiply(panel, x, k, add, rows, columns, c,
+// stride).
+template <class P>
+struct PackedProduct;
+
+template <class T>
+struct PackedProduct<TileProduct<T>> {
+  static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int k, bool add, int rows,
+                       int columns, float* c, std::size_t stride) {
+    const int floats = static_cast<int>(stride);
+    if (rows > 16) {
+      columns > 16 ? tiles<2, 2>(panel, x, k, add, c, floats)
+                   : tiles<2, 1>(panel, x, k, add, c, floats);
+    } else {
+      columns > 16 ? tiles<1, 2>(panel, x, k, add, c, floats)
+                   : tiles<1, 1>(panel, x, k, add, c, floats);
+    }
+  }
+
+ private:
+  template <int kRows, int kColumns>
+  static void tiles(const std::uint8_t* panel, const std::uint8_t* x, int k, bool add, float* c,
+                    int stride) {
+    constexpr int kOperand = 32 * T::kDepth;  // bytes of an A or B operand
+    constexpr int kPerStep = 32 / T::kDepth;
+    constexpr bool kBelow = kRows == 2, kBeside = kColumns == 2;
+    float* below = c + static_cast<std::ptrdiff_t>(16) * stride;
+    T t;
+    begin<0>(t, add, c, stride);
+    if constexpr (kBeside) begin<1>(t, add, c + 16, stride);
+    if constexpr (kBelow) begin<2>(t, add, below, stride);
+    if constexpr (kBelow && kBeside) begin<3>(t, add, below + 16, stride);
+    for (int i = 0; i * T::kDepth < k; ++i) {  // A stays in L1, B streams past it
+      const int at = i / kPerStep * kXStep + i % kPerStep * kOperand;
+      const std::uint8_t *a = panel + at, *b = x + at;
+      t.template load_b<0, true>(b);
+      t.template load_a<0, false>(a);
+      t.template mac<0, 0, 0>();
+      if constexpr (kBelow) {
+        t.template load_a<1, false>(a + 1024);
+        t.template mac<2, 1, 0>();
+      }
+      if constexpr (kBeside) {
+        t.template load_b<1, true>(b + 1024);
+        t.template mac<1, 0, 1>();
+      }
+      if constexpr (kBelow && kBeside) t.template mac<3, 1, 1>();
+    }
+    t.template store<0>(c, stride);
+    if constexpr (kBeside) t.template store<1>(c + 16, stride);
+    if constexpr (kBelow) t.template store<2>(below, stride);
+    if constexpr (kBelow && kBeside) t.template store<3>(below + 16, stride);
+  }
+
+  template <int kTile>
+  ORRERY_INLINE void begin(T& t, bool add, float* c, int stride) {
+    if (add) {
+      t.template load<kTile>(c, stride);
+    } else {
+      t.template zero<kTile>();
+    }
+  }
+};
+
+template <class L>
+struct PackedProduct<VectorProduct<L>> {
+  using Weight = typename L::Weight;
+
+  static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int k, bool add, int rows,
+                       int columns, float* c, std::size_t stride) {
+    constexpr int kWide = L::kTokens * L::kRegs;  // columns of a register block
+    const int pairs = ceil_div(k, 2), wanted = ceil_div(columns, 16) * 16;
+    const Weight* w = reinterpret_cast<const Weight*>(panel);
+    for (int row = 0; row < ceil_div(rows, 16) * 16; row += L::kRows) {
+      float* target = c + row * stride;
+      int column = 0;
+      for (; column + kWide <= wanted; column += kWide) {
+        registers<L::kRegs>(w + 32 * row, x + 64 * column, pairs, add, target + column, stride);
+      }
+      if constexpr (kWide > 16) {
+        if (column < wanted) {
+          registers<1>(w + 32 * row, x + 64 * column, pairs, add, target + column, stride);
+        }
+      }
+    }
+  }
+
+ private:
+  // Columns 16 apart are 1024 bytes apart in X.
+  static constexpr int offset(int reg) {
+    return L::kTokens * reg / 16 * 1024 + L::kTokens * reg % 16 * 4;
+  }
+
+  template <int kRegs>
+  static void registers(const Weight* w, const std::uint8_t* x, int pairs, bool add, float* c,
+                        std::size_t stride) {
+    typename L::Acc acc[L::kRows][kRegs];
+#pragma GCC unroll 8
+    for (int r = 0; r < L::kRows; ++r) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kRegs; ++i) {
+        acc[r][i] = add ? L::load(c + r * stride + L::kTokens * i) : L::zero();
+      }
+    }
+    for (int left = pairs; left > 0; left -= 16, w += 1024, x += kXStep) {
+      const int here = left < 16 ? left : 16;
+      for (int pair = 0; pair < here; ++pair) {
+        typename L::Pair p[kRegs];
+#pragma GCC unroll 2
+        for (int i = 0; i < kRegs; ++i) p[i] = L::load_pair(x + 64 * pair + offset(i));
+#pragma GCC unroll 8
+        for (int r = 0; r < L::kRows; ++r) {
+          L::template mac<kRegs>(acc[r], p, w + 32 * r + 2 * pair);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < L::kRows; ++r) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kRegs; ++i) L::store(c + r * stride + L::kTokens * i, acc[r][i]);
+    }
+  }
+};
+
+template <class P>
+struct BlockPacked {
+  static std::size_t bytes(int m, int k) {
+    return static_cast<std::size_t>(ceil_div(m, 32)) * ceil_div(k, 32) * P::kStepBytes;
+  }
+
+  static void pack_rows(const float* rows, std::size_t stride, int m, int k, void* a) {
+    const int steps = ceil_div(k, 32);
+    for (int row = 0; row < m; ++row) {
+      std::uint8_t* step = operand(a, row, steps);
+      const float* source = rows + row * stride;
+      for (int at = 0; at < k; at += 32, step += P::kStepBytes) {
+        P::pack(step, row % 32, part(source + at, k - at), part(source + at + 16, k - at - 16));
+      }
+    }
+    for (int row = m; row % 16 != 0; ++row) {
+      std::uint8_t* step = operand(a, row, steps);
+      for (int at = 0; at < k; at += 32, step += P::kStepBytes) {
+        P::pack(step, row % 32, V::zero(), V::zero());
+      }
+    }
+  }
+
+  static void pack_columns(const float* rows, std::size_t stride, int n, int k, void* b) {
+    const std::size_t block = static_cast<std::size_t>(ceil_div(k, 32)) * kXStep;
+    for (int row = 0; row < n; row += 32) {
+      rows_to_x(rows + row * stride, stride, n - row < 32 ? n - row : 32, k,
+                static_cast<std::uint8_t*>(b) + row / 32 * block);
+    }
+  }
+
+  static void multiply(const MatmulPacked& a) {
+    const int steps = ceil_div(a.of_k != 0 ? a.of_k : a.k, 32);
+    const auto* x = static_cast<const std::uint8_t*>(a.b);
+    const std::size_t block = static_cast<std::size_t>(steps) * kXStep;
+    for (int row = 0; row < a.m; row += 32) {
+      const std::uint8_t* panel = operand(a.a, row, steps);
+      for (int column = 0; column < a.n; column += 32) {
+        PackedProduct<P>::multiply(panel, x + column / 32 * block, a.k, a.add,
+                                   at_most_32(a.m - row), at_most_32(a.n - column),
+                                   a.c + row * a.c_stride + column, a.c_stride);
+      }
+    }
+  }
+
+ private:
+  // 16 of a row that has `left` more.
+  ORRERY_INLINE V::F part(const float* p, int left) {
+    return left >= 16 ? V::load(p) : left > 0 ? V::load_partial(p, left) : V::zero();
+  }
+  static int at_most_32(int count) { return count < 32 ? count : 32; }
+  static std::size_t offset(int row, int steps) {
+    return static_cast<std::size_t>(row / 32) * steps * P::kStepBytes;
+  }
+  static std::uint8_t* operand(void* a, int row, int steps) {
+    return static_cast<std::uint8_t*>(a) + offset(row, steps);
+  }
+  static const std::uint8_t* operand(const void* a, int row, int steps) {
+    return static_cast<const std::uint8_t*>(a) + offset(row, steps);
+  }
+};
+
+}  // namespace
+}  // namespace orrery::kernels
