@@ -1,4 +1,4 @@
-// Decode matmul from file layout: weight bytes per second by type, number of rows and working set.
+// Decode matmul by layout (file, packed): weight bytes per second by type, rows and working set.
 //   rows_bench [--isa=avx512] [--types=Q4_1,Q8_0] [--k=576] [--threads=1] [--mb=1,60,400]
 //   [--m=1,2,4,8]
 // Every line names the kernels, the set and the threads. The time is the best of several passes, in
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "kernels/dispatch.hpp"
-#include "tensor/dtype.hpp"
+#include "tensor/packed.hpp"
 
 namespace {
 
@@ -77,7 +77,8 @@ double thread_seconds() {
 }
 
 // All rows once, dealt to the threads in chunks of 64 rows: seconds of the slowest thread.
-double pass(const RowKernels& table, DType type, const MatmulRows& all, int threads) {
+double pass(const RowKernels& table, DType type, Layout layout, const MatmulRows& all,
+            int threads) {
   std::vector<double> seconds(static_cast<std::size_t>(threads));
   const auto work = [&](int thread) {
     const double start = thread_seconds();
@@ -87,7 +88,7 @@ double pass(const RowKernels& table, DType type, const MatmulRows& all, int thre
           static_cast<const std::uint8_t*>(all.w) + static_cast<std::size_t>(row) * all.w_stride;
       part.n = std::min(64, all.n - row);
       part.y = all.y + row;
-      row_matmul(table, type, part.m)(part);
+      row_matmul(table, type, layout, part.m)(part);
     }
     seconds[static_cast<std::size_t>(thread)] = thread_seconds() - start;
   };
@@ -98,12 +99,13 @@ double pass(const RowKernels& table, DType type, const MatmulRows& all, int thre
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
-double best_rate(const RowKernels& table, DType type, const MatmulRows& a, int threads) {
+double best_rate(const RowKernels& table, DType type, Layout layout, const MatmulRows& a,
+                 int threads) {
   const double bytes = static_cast<double>(a.w_stride) * a.n;
   double best = 0.0;
   const auto end = Clock::now() + std::chrono::milliseconds(150);
   for (int passes = 0; passes < 3 || Clock::now() < end; ++passes) {
-    best = std::max(best, bytes / pass(table, type, a, threads) * 1e-9);
+    best = std::max(best, bytes / pass(table, type, layout, a, threads) * 1e-9);
   }
   return best;
 }
@@ -116,7 +118,7 @@ DType type_by_name(const std::string& name) {
   return DType::f32;
 }
 
-void run_type(const Options& o, const KernelSet& set, DType type, std::uint8_t* w) {
+void run_type(const Options& o, const KernelSet& set, DType type, Layout layout, std::uint8_t* w) {
   const bool is_k = dtype_info(type).block_len == 256;
   const int k = o.k != 0 ? o.k : is_k ? 1536 : 576;
   const std::uint64_t stride = row_bytes(type, static_cast<std::uint64_t>(k));
@@ -141,10 +143,10 @@ void run_type(const Options& o, const KernelSet& set, DType type, std::uint8_t* 
       std::vector<float> y(static_cast<std::size_t>(n) * static_cast<std::size_t>(m));
       const MatmulRows a = {
           w, stride, n, k, x.data(), x_stride, m, y.data(), static_cast<std::size_t>(n)};
-      line += fmt::format(" m={} {:6.1f}", m, best_rate(*set.rows, type, a, o.threads));
+      line += fmt::format(" m={} {:6.1f}", m, best_rate(*set.rows, type, layout, a, o.threads));
     }
-    fmt::print("{:7} k {:5} {:4} MB, rows {}, {} threads, GB/s:{}\n", dtype_info(type).name, k, mb,
-               set.rows->isa, o.threads, line);
+    fmt::print("{:7} {:6} k {:5} {:4} MB, rows {}, {} threads, GB/s:{}\n", dtype_info(type).name,
+               layout == Layout::packed ? "packed" : "file", k, mb, set.rows->isa, o.threads, line);
   }
 }
 
@@ -161,6 +163,10 @@ int main(int argc, char** argv) {
   for (const std::string& mb : split(o.mb)) most = std::max(most, std::stoul(mb) * 1000000 + 4096);
   std::uint8_t* w = weights(most);
   if (w == nullptr) return 1;
-  for (const std::string& name : split(o.types)) run_type(o, *set, type_by_name(name), w);
+  for (const std::string& name : split(o.types)) {
+    const DType type = type_by_name(name);
+    run_type(o, *set, type, Layout::file, w);
+    if (is_packable(type, kPackedRows, 32)) run_type(o, *set, type, Layout::packed, w);
+  }
   return 0;
 }

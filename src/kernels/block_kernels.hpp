@@ -37,10 +37,10 @@ struct MatmulBlocks {
   int features;           // features of residual and outputs (all rows of the weight)
 };
 
-// C = A B, or C += A B, of operands that are packed already: for products so small that to unpack
+// C = A B, or C += A B, of operands that were prepared: for products so small that to unpack
 // one costs more than to multiply it, and for large ones in blocks. Class b16: operands are bf16,
 // every sum is f32 in the order of k.
-struct MatmulPacked {
+struct MatmulOperands {
   const void* a;  // m rows from pack_rows
   const void* b;  // n columns from pack_columns
   int m, n, k;
@@ -130,16 +130,16 @@ struct BlockKernels {
   void (*rows_to_block)(const float* rows, std::size_t stride, int n_rows, int features, float* f);
   // token t of an F block -> row (features)
   void (*block_to_row)(const float* f, int t, int features, float* row);
-  // Operands of matmul_packed. A: bytes of m rows, and rows (m, k), stride floats apart, to a;
+  // Operands of matmul_operands. A: bytes of m rows, and rows (m, k), stride floats apart, to a;
   // groups of 16 rows without one stay as they are.
-  std::size_t (*packed_bytes)(int m, int k);
+  std::size_t (*operand_bytes)(int m, int k);
   void (*pack_rows)(const float* rows, std::size_t stride, int m, int k, void* a);
   // B is X blocks of k features; column j comes from row j (n, k), and groups of 16 columns without
   // one stay as they are.
   void (*pack_columns)(const float* rows, std::size_t stride, int n, int k, void* b);
-  int packed_step_bytes;  // of 32 k of 32 rows of A; of 32 columns of B they are 2 KiB
-  int packed_part_k;      // a part of k that keeps 32 rows of A in L1
-  void (*matmul_packed)(const MatmulPacked&);
+  int operand_step_bytes;  // of 32 k of 32 rows of A; of 32 columns of B they are 2 KiB
+  int operand_part_k;      // a part of k that keeps 32 rows of A in L1
+  void (*matmul_operands)(const MatmulOperands&);
   // Called once by each thread before its first kernel and after its last (tile configuration).
   void (*thread_begin)();
   void (*thread_end)();

@@ -3,7 +3,7 @@
 #include "kernels/body/block_attention.hpp"
 #include "kernels/body/block_matmul.hpp"
 #include "kernels/body/block_norm.hpp"
-#include "kernels/body/block_packed.hpp"
+#include "kernels/body/block_operands.hpp"
 #include "kernels/body/block_tables.hpp"
 
 #if defined(ORRERY_KERNEL_amx)
@@ -44,7 +44,7 @@ void end() {
 
 using Matmul = BlockMatmul<Product>;
 using Flash = BlockFlash<Product>;
-using Packed = BlockPacked<Product>;
+using Operands = BlockOperands<Product>;
 
 template <class... Weights>
 constexpr void set_matmul(BlockKernels& table) {
@@ -73,12 +73,12 @@ constexpr BlockKernels make_table() {
   table.attention = Flash::run;
   table.rows_to_block = block_from_rows;
   table.block_to_row = block_to_row;
-  table.packed_bytes = Packed::bytes;
-  table.pack_rows = Packed::pack_rows;
-  table.pack_columns = Packed::pack_columns;
-  table.packed_step_bytes = Product::kStepBytes;
-  table.packed_part_k = 32 * Product::kPartSteps;
-  table.matmul_packed = Packed::multiply;
+  table.operand_bytes = Operands::bytes;
+  table.pack_rows = Operands::pack_rows;
+  table.pack_columns = Operands::pack_columns;
+  table.operand_step_bytes = Product::kStepBytes;
+  table.operand_part_k = 32 * Product::kPartSteps;
+  table.matmul_operands = Operands::multiply;
   table.thread_begin = begin;
   table.thread_end = end;
   return table;

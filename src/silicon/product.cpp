@@ -109,7 +109,7 @@ class PackedProduct : public Product {
       : problem_(problem),
         kernels_(kernels),
         spread_(team),
-        panel_bytes_(kernels.packed_bytes(32, problem.k)),
+        panel_bytes_(kernels.operand_bytes(32, problem.k)),
         block_bytes_(size(blocks_of(problem.k)) * 2048),
         c_stride_(align_up(size(problem.n), 16) + (problem.n >= kPaddedColumns ? 16 : 0)) {
     const int fair = spread_.threads() == 1 ? 1 : 2 * spread_.threads();
@@ -160,7 +160,7 @@ class PackedProduct : public Product {
   int tasks_along(int n) const { return (n + task_ - 1) / task_; }
 
   void run_task(int row, int column) {
-    kernels::MatmulPacked call{};
+    kernels::MatmulOperands call{};
     call.m = std::min(task_, problem_.m - row);
     call.n = std::min(task_, problem_.n - column);
     call.of_k = problem_.k;
@@ -168,12 +168,12 @@ class PackedProduct : public Product {
     call.c_stride = c_stride_;
     const std::byte* a = a_ + size(row / 32) * panel_bytes_;
     const std::byte* b = b_ + size(column / 32) * block_bytes_;
-    for (int k = 0; k < problem_.k; k += kernels_.packed_part_k) {
-      call.k = std::min(kernels_.packed_part_k, problem_.k - k);
-      call.a = a + size(k / 32) * size(kernels_.packed_step_bytes);
+    for (int k = 0; k < problem_.k; k += kernels_.operand_part_k) {
+      call.k = std::min(kernels_.operand_part_k, problem_.k - k);
+      call.a = a + size(k / 32) * size(kernels_.operand_step_bytes);
       call.b = b + size(k / 32) * 2048;
       call.add = k > 0;
-      kernels_.matmul_packed(call);
+      kernels_.matmul_operands(call);
     }
   }
 

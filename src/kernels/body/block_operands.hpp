@@ -1,6 +1,6 @@
-// Products of two packed operands (class b16): the panels and X blocks of the prefill matmul, made
-// beforehand, and a row-major result. Groups of 16 rows and of 16 columns that are not there cost
-// nothing, so that a product of 16 x 16 is one tile or a few register blocks.
+// Products of two prepared operands (class b16): the panels and X blocks of the prefill matmul,
+// made beforehand, and a row-major result. Groups of 16 rows and of 16 columns that are not there
+// cost nothing, so that a product of 16 x 16 is one tile or a few register blocks.
 #pragma once
 
 #include "kernels/body/block_layout.hpp"
@@ -13,10 +13,10 @@ namespace {
 // At most 32 rows times 32 columns: multiply(panel, x, k, add, rows, columns, c,
 // stride).
 template <class P>
-struct PackedProduct;
+struct OperandProduct;
 
 template <class T>
-struct PackedProduct<TileProduct<T>> {
+struct OperandProduct<TileProduct<T>> {
   static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int k, bool add, int rows,
                        int columns, float* c, std::size_t stride) {
     const int floats = static_cast<int>(stride);
@@ -75,7 +75,7 @@ struct PackedProduct<TileProduct<T>> {
 };
 
 template <class L>
-struct PackedProduct<VectorProduct<L>> {
+struct OperandProduct<VectorProduct<L>> {
   using Weight = typename L::Weight;
 
   static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int k, bool add, int rows,
@@ -135,7 +135,7 @@ struct PackedProduct<VectorProduct<L>> {
 };
 
 template <class P>
-struct BlockPacked {
+struct BlockOperands {
   static std::size_t bytes(int m, int k) {
     return static_cast<std::size_t>(ceil_div(m, 32)) * ceil_div(k, 32) * P::kStepBytes;
   }
@@ -165,16 +165,16 @@ struct BlockPacked {
     }
   }
 
-  static void multiply(const MatmulPacked& a) {
+  static void multiply(const MatmulOperands& a) {
     const int steps = ceil_div(a.of_k != 0 ? a.of_k : a.k, 32);
     const auto* x = static_cast<const std::uint8_t*>(a.b);
     const std::size_t block = static_cast<std::size_t>(steps) * kXStep;
     for (int row = 0; row < a.m; row += 32) {
       const std::uint8_t* panel = operand(a.a, row, steps);
       for (int column = 0; column < a.n; column += 32) {
-        PackedProduct<P>::multiply(panel, x + column / 32 * block, a.k, a.add,
-                                   at_most_32(a.m - row), at_most_32(a.n - column),
-                                   a.c + row * a.c_stride + column, a.c_stride);
+        OperandProduct<P>::multiply(panel, x + column / 32 * block, a.k, a.add,
+                                    at_most_32(a.m - row), at_most_32(a.n - column),
+                                    a.c + row * a.c_stride + column, a.c_stride);
       }
     }
   }

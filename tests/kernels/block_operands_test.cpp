@@ -21,13 +21,13 @@ class BlockPackedTest : public BlockTest {
  protected:
   // (m rounded up, n rounded up), NaN where nothing was written.
   std::vector<float> product(const Operands& o) {
-    Aligned<std::byte> a(blocks->packed_bytes(o.m, o.k));
+    Aligned<std::byte> a(blocks->operand_bytes(o.m, o.k));
     Aligned<std::byte> b(round_up(o.n, 32) * round_up(o.k, 32) * 2, std::byte{0xFF});
     blocks->pack_rows(o.a.data(), o.stride, o.m, o.k, a.data());
     blocks->pack_columns(o.b.data(), o.stride, o.n, o.k, b.data());
     const std::size_t c_stride = round_up(o.n, 16);
     std::vector<float> c(round_up(o.m, 16) * c_stride + 1, NAN);
-    blocks->matmul_packed({a.data(), b.data(), o.m, o.n, o.k, c.data(), c_stride});
+    blocks->matmul_operands({a.data(), b.data(), o.m, o.n, o.k, c.data(), c_stride});
     EXPECT_TRUE(std::isnan(c.back())) << "written past the end";
     return c;
   }
@@ -75,16 +75,16 @@ TEST_P(BlockPackedTest, BitsDoNotDependOnTheOtherRowsAndColumns) {
 TEST_P(BlockPackedTest, PartsOfKAddUp) {
   for (const int side : {16, 40, 64}) {
     const Operands o(side, side, 160);
-    Aligned<std::byte> a(blocks->packed_bytes(o.m, o.k));
+    Aligned<std::byte> a(blocks->operand_bytes(o.m, o.k));
     Aligned<std::byte> b(round_up(o.n, 32) * o.k * 2);
     blocks->pack_rows(o.a.data(), o.stride, o.m, o.k, a.data());
     blocks->pack_columns(o.b.data(), o.stride, o.n, o.k, b.data());
     const std::size_t c_stride = round_up(o.n, 16);
     std::vector<float> c(round_up(o.m, 16) * c_stride, NAN);
     const auto part = [&](int k, int count) {
-      blocks->matmul_packed({a.data() + k / 32 * blocks->packed_step_bytes,
-                             b.data() + k / 32 * 2048, o.m, o.n, count, c.data(), c_stride, o.k,
-                             k > 0});
+      blocks->matmul_operands({a.data() + k / 32 * blocks->operand_step_bytes,
+                               b.data() + k / 32 * 2048, o.m, o.n, count, c.data(), c_stride, o.k,
+                               k > 0});
     };
     part(0, 64), part(64, 96);
     expect_close(o, c);
