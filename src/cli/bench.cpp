@@ -200,6 +200,7 @@ void print_json(const engine::Model& model, const Bench& bench) {
     entry["depth"] = m.depth;
     entry["sequences"] = m.sequences;
     entry["threads"] = model.info().threads;
+    entry["layout"] = model.info().packed_bytes > 0 ? "packed" : "file";
     entry["tokens_per_second"] = {{"median", median(m.rates)},
                                   {"min", std::ranges::min(m.rates)},
                                   {"max", std::ranges::max(m.rates)}};
@@ -222,6 +223,10 @@ std::string test_name(const Measurement& m) {
   if (m.depth != 0) name += fmt::format(" @ d{}", m.depth);
   if (m.sequences > 1) name += fmt::format(" x{}", m.sequences);
   return name;
+}
+
+const char* layout_name(const engine::Model& model) {
+  return model.info().packed_bytes > 0 ? "packed" : "as in the file";
 }
 
 void print_table(const engine::Model& model, const std::vector<Measurement>& results) {
@@ -247,7 +252,8 @@ void print_table(const engine::Model& model, const std::vector<Measurement>& res
         "same threads",
         human_bytes(static_cast<std::uint64_t>(m.bytes_per_token)), 100 * m.bandwidth_fraction));
   }
-  print_note(fmt::format("{}; peak memory {}", model.info().device, human_bytes(peak_rss_bytes())));
+  print_note(fmt::format("{}; weights {}; peak memory {}", model.info().device, layout_name(model),
+                         human_bytes(peak_rss_bytes())));
 }
 
 void print_steps(const Bench& bench) {

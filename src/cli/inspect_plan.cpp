@@ -35,10 +35,11 @@ Status inspect_plan(const Options& options) {
   print(
       fmt::format("model: {} ({})\ndevice: {}\n", printable(info.name), info.family, info.device));
   print(fmt::format(
-      "memory: {} of weights in the mapping, {} converted, {} scratch, {} of cache a "
-      "token, context {}\n",
-      human_bytes(info.weight_bytes), human_bytes(info.copied_bytes),
-      human_bytes(info.scratch_bytes), human_bytes(info.cache_bytes_per_token), info.context));
+      "memory: {} of weights ({} of them packed, the others in the mapping), {} converted, {} "
+      "scratch, {} of cache a token, context {}\n",
+      human_bytes(info.weight_bytes), human_bytes(info.packed_bytes),
+      human_bytes(info.copied_bytes), human_bytes(info.scratch_bytes),
+      human_bytes(info.cache_bytes_per_token), info.context));
   const auto executor = model->executor();
   print_phase("decode", executor->decode_plan(), executor->decode_program());
   print_phase("prefill", executor->prefill_plan(), executor->prefill_program());
