@@ -68,53 +68,68 @@ struct Panel {
   }
 };
 
+// What a group of the activations brings besides its codes.
+struct PanelTerms {
+  std::int32_t start[kMaxActivations];  // of a sum: what the zero point takes off
+  float d[kMaxActivations];
+  float c[kMaxActivations];  // d sum(q), where the type has a minimum
+};
+
 // Activation rows along the same slab.
 template <int kGroup, bool kMin>
 struct PanelInput {
-  static constexpr int kGroups = kSlab / kGroup;
-
   const std::uint8_t* rows = nullptr;  // Q8Layout rows
   std::size_t stride = 0;
-  std::size_t q_offset = 0, d_offset = 0;        // of the slab inside a row
-  std::int32_t start[kGroups][kMaxActivations];  // of a sum: what the zero point takes off
-  float c[kMin ? kGroups : 1][kMin ? kMaxActivations : 1];  // d_x sum(q)
+  std::size_t q_offset = 0;  // of the slab inside a row
+  PanelTerms terms[kSlab / kGroup];
 
   void load(const MatmulRows& a, int first, int count, int k, int groups, int zero) {
     const Q8Layout layout = q8_layout(static_cast<std::size_t>(a.k));
     rows = static_cast<const std::uint8_t*>(a.x) + static_cast<std::size_t>(first) * a.x_stride;
     stride = a.x_stride;
     q_offset = static_cast<std::size_t>(k);
-    d_offset = layout.d_offset + static_cast<std::size_t>(k / 32) * sizeof(float);
     for (int t = 0; t < count; ++t) {
       const std::uint8_t* row = rows + static_cast<std::size_t>(t) * stride;
-      const auto* d = reinterpret_cast<const float*>(row + d_offset);
+      const auto* d = reinterpret_cast<const float*>(row + layout.d_offset) + k / 32;
       const auto* sums = reinterpret_cast<const std::int16_t*>(row + layout.sums_offset) + k / 16;
       for (int g = 0; g < groups; ++g) {
         const std::int32_t sum = kGroup == 32 ? sums[2 * g] + sums[2 * g + 1] : sums[g];
-        start[g][t] = -zero * sum;
-        if constexpr (kMin) c[g][t] = d[g * kGroup / 32] * static_cast<float>(sum);
+        PanelTerms& to = terms[g];
+        to.start[t] = -zero * sum;
+        to.d[t] = d[g * kGroup / 32];
+        if constexpr (kMin) to.c[t] = to.d[t] * static_cast<float>(sum);
       }
     }
   }
 };
 
+// acc + two words of the weights times two of an activation row. Vocabulary: V, named so that it may
+// lack dot_word().
+template <class P, class Vocabulary = V>
+[[gnu::always_inline]] inline V::I dot_words(V::I acc, V::B low, const std::uint8_t* x_low,
+                                             V::B high, const std::uint8_t* x_high) {
+  if constexpr (requires { Vocabulary::dot_word(acc, low, x_low); }) {
+    return Vocabulary::dot_word(Vocabulary::dot_word(acc, low, x_low), high, x_high);
+  } else if constexpr (P::kSigned) {
+    acc = V::dot_signed(acc, low, V::repeat_word(x_low));
+    return V::dot_signed(acc, high, V::repeat_word(x_high));
+  } else {
+    return V::dot_pair(acc, low, V::repeat_word(x_low), high, V::repeat_word(x_high));
+  }
+}
+
 // Words i and i + kWords / 2 of a group times those of kTile activation rows, for all i from `i`
 // on.
-template <int i, int kTile, class P, class Row>
-[[gnu::always_inline]] inline void dot_words(const P& w, int g, const Row& row, V::I* dots) {
+template <int i, int kTile, class P>
+[[gnu::always_inline]] inline void dot_group(const P& w, int g, const std::uint8_t* const* q,
+                                             V::I* dots) {
   constexpr int kHalf = P::kWords / 2;
   if constexpr (i < kHalf) {
     const V::B low = w.template word<i>(g), high = w.template word<i + kHalf>(g);
     for (int t = 0; t < kTile; ++t) {
-      const std::uint8_t* q = row(t);
-      const V::B x_low = V::repeat_word(q + 4 * i), x_high = V::repeat_word(q + 4 * (i + kHalf));
-      if constexpr (P::kSigned) {
-        dots[t] = V::dot_signed(V::dot_signed(dots[t], low, x_low), high, x_high);
-      } else {
-        dots[t] = V::dot_pair(dots[t], low, x_low, high, x_high);
-      }
+      dots[t] = dot_words<P>(dots[t], low, q[t] + 4 * i, high, q[t] + 4 * (i + kHalf));
     }
-    dot_words<i + 1, kTile>(w, g, row, dots);
+    dot_group<i + 1, kTile>(w, g, q, dots);
   }
 }
 
@@ -123,33 +138,29 @@ template <int i, int kTile, class P, class Row>
 template <int kTile, class P>
 [[gnu::noinline]] void multiply_panel(const P& w, const PanelInput<P::kGroup, P::kMin>& x,
                                       int first, int groups, float (*sums)[4][16]) {
-  const std::size_t stride = x.stride;
-  // Three rows to a base: the others are one and two strides away, which an address can hold.
-  const std::uint8_t* bases[3];
-  for (int b = 0; b < 3; ++b) {
-    bases[b] = x.rows + static_cast<std::size_t>(first + (3 * b < kTile ? 3 * b : 0)) * stride;
-  }
   for (int p = 0; p < 4; ++p) {
     V::F acc[kTile];
-    for (int t = 0; t < kTile; ++t) acc[t] = V::load(sums[t][p]);
+    const std::uint8_t*
+        q[kTile];  // a pointer each: an address without an index is one with the dot
+    for (int t = 0; t < kTile; ++t) {
+      acc[t] = V::load(sums[t][p]);
+      q[t] = x.rows + static_cast<std::size_t>(first + t) * x.stride + x.q_offset +
+             static_cast<std::size_t>(p * P::kGroup);
+    }
     for (int g = p; g < groups; g += 4) {
       w.fetch(g);
-      const std::size_t q = x.q_offset + static_cast<std::size_t>(g * P::kGroup);
-      const std::size_t d =
-          x.d_offset + static_cast<std::size_t>(g * P::kGroup / 32) * sizeof(float);
-      const auto row = [&](int t, std::size_t offset) {
-        return bases[t / 3] + offset + static_cast<std::size_t>(t % 3) * stride;
-      };
+      const PanelTerms& terms = x.terms[g];
       V::I dots[kTile];
-      for (int t = 0; t < kTile; ++t) dots[t] = V::splat_i(x.start[g][first + t]);
-      dot_words<0, kTile>(w, g, [&](int t) { return row(t, q); }, dots);
+      for (int t = 0; t < kTile; ++t) dots[t] = V::splat_i(terms.start[first + t]);
+      dot_group<0, kTile>(w, g, q, dots);
       const V::F scale = w.scale(g);
       for (int t = 0; t < kTile; ++t) {
-        const V::F s = V::mul(scale, V::splat(bits_float(load_u32(row(t, d)))));
+        const V::F s = V::mul(scale, V::splat(terms.d[first + t]));
         acc[t] = V::fma(V::to_float(dots[t]), s, acc[t]);
         if constexpr (P::kMin) {
-          acc[t] = V::fma(w.minimum(g), V::splat(x.c[g][first + t]), acc[t]);
+          acc[t] = V::fma(w.minimum(g), V::splat(terms.c[first + t]), acc[t]);
         }
+        q[t] += 4 * P::kGroup;
       }
     }
     for (int t = 0; t < kTile; ++t) V::store(sums[t][p], acc[t]);
