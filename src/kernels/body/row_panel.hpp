@@ -103,8 +103,8 @@ struct PanelInput {
   }
 };
 
-// acc + two words of the weights times two of an activation row. Vocabulary: V, named so that it may
-// lack dot_word().
+// acc + two words of the weights times two of an activation row. Vocabulary: V, named so that it
+// may lack dot_word().
 template <class P, class Vocabulary = V>
 [[gnu::always_inline]] inline V::I dot_words(V::I acc, V::B low, const std::uint8_t* x_low,
                                              V::B high, const std::uint8_t* x_high) {
