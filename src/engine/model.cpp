@@ -215,6 +215,7 @@ Result<std::vector<float>> Model::embed(std::span<const text::TokenId> ids) cons
     }
     ORRERY_TRY(embedder_, Embedder::create(std::move(bound), *backend_, info_.context,
                                            info_.cache_budget_bytes));
+    packed_.release(*checkpoint_);
   }
   ORRERY_TRY(std::vector<float> vector, embedder_->embed(ids));
   ORRERY_TRY_VOID(executor_->check_files());

@@ -11,10 +11,9 @@
 namespace orrery::engine {
 namespace {
 
-constexpr std::uint64_t kLine = 64;              // alignment of a packed weight
-constexpr std::uint64_t kPieceBytes = 2U << 20;  // that a thread copies and lets go of at once
-
+constexpr std::uint64_t kLine = 64;  // alignment of a packed weight
 constexpr std::uint64_t kHugePage = 2U << 20;
+constexpr std::uint64_t kPieceBytes = kHugePage;  // that a thread copies and lets go of at once
 
 bool is_product(plan::Op op) {
   return op == plan::Op::matmul || op == plan::Op::logits;
@@ -85,6 +84,10 @@ void PackedWeights::fill(const storage::Checkpoint& files, int threads) {
   }
   ThreadTeam team(threads);
   team.run([](void* context, int) { static_cast<Copying*>(context)->run(); }, &copying);
+  release(files);
+}
+
+void PackedWeights::release(const storage::Checkpoint& files) const {
   for (const auto& [key, item] : items_) files.release({item.source, item.bytes()});
 }
 

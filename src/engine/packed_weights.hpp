@@ -24,6 +24,8 @@ class PackedWeights {
   // Once, before the first run and after all else was read that compiling reads: the file's pages
   // are let go of as they are copied, so that memory holds each weight once.
   void fill(const storage::Checkpoint& files, int threads);
+  // Lets go of the file's pages again: compiling a plan reads norms that lie between them.
+  void release(const storage::Checkpoint& files) const;
   std::span<const std::byte> bytes() const { return {region_.data(), region_.size()}; }
   // Whether this part of a file is packed.
   bool holds(std::span<const std::byte> part) const;

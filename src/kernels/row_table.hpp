@@ -13,6 +13,10 @@
 #define ORRERY_FOR_EACH_BLOCK256(X)                                         \
   X(q2_k, FormatQ2K) X(q3_k, FormatQ3K) X(q4_k, FormatQ4K)                  \
   X(q5_k, FormatQ5K) X(q6_k, FormatQ6K) X(iq4_xs, FormatIq4Xs)
+// The types that have a packed layout.
+#define ORRERY_FOR_EACH_PACKED(X)                                           \
+  X(q4_0, FormatQ4_0) X(q4_1, FormatQ4_1) X(q5_0, FormatQ5_0)               \
+  X(q5_1, FormatQ5_1) X(q8_0, FormatQ8_0)
 // clang-format on
 
 namespace orrery::kernels {

@@ -8,14 +8,10 @@ namespace {
 
 constexpr PanelKernels make_table() {
   PanelKernels table = {};
-  const auto set = [&](DType type, void (*kernel)(const MatmulRows&)) {
-    table.matmul[static_cast<int>(type)] = kernel;
-  };
-  set(DType::q4_0, multiply_panels<PackedPanels<FormatQ4_0, false>>);
-  set(DType::q4_1, multiply_panels<PackedPanels<FormatQ4_1, false>>);
-  set(DType::q5_0, multiply_panels<PackedPanels<FormatQ5_0, true>>);
-  set(DType::q5_1, multiply_panels<PackedPanels<FormatQ5_1, true>>);
-  set(DType::q8_0, multiply_panels<PackedPanels<FormatQ8_0, false>>);
+#define ORRERY_ENTRY(type, format) \
+  table.matmul[static_cast<int>(DType::type)] = multiply_panels<PackedPanels<format, DType::type>>;
+  ORRERY_FOR_EACH_PACKED(ORRERY_ENTRY)
+#undef ORRERY_ENTRY
   return table;
 }
 

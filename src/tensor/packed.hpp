@@ -29,43 +29,34 @@ inline constexpr int kPackedSlab = 32;  // records
 struct PackedRecord {
   int minimum = 0, fifth = 0, codes = 0, words = 0, bytes = 0;
 };
-constexpr PackedRecord packed_record(bool has_minimum, bool has_fifth, bool nibbles) {
+// `bytes` is 0 for a type that has no packed layout.
+constexpr PackedRecord packed_record(DType type) {
+  const bool nibbles =
+      type == DType::q4_0 || type == DType::q4_1 || type == DType::q5_0 || type == DType::q5_1;
+  if (!nibbles && type != DType::q8_0) return {};
   PackedRecord r;
-  int at = 32;
-  if (has_minimum) r.minimum = at, at += 32;
-  if (has_fifth) r.fifth = at, at += 64;
+  int at = 2 * kPackedRows;
+  if (type == DType::q4_1 || type == DType::q5_1) r.minimum = at, at += 2 * kPackedRows;
+  if (type == DType::q5_0 || type == DType::q5_1) r.fifth = at, at += 4 * kPackedRows;
   r.codes = at;
   r.words = nibbles ? 4 : 8;
   r.bytes = at + 64 * r.words;
   return r;
 }
-// `bytes` is 0 for a type that has no packed layout.
-constexpr PackedRecord packed_record(DType type) {
-  switch (type) {
-    case DType::q4_0:
-      return packed_record(false, false, true);
-    case DType::q4_1:
-      return packed_record(true, false, true);
-    case DType::q5_0:
-      return packed_record(false, true, true);
-    case DType::q5_1:
-      return packed_record(true, true, true);
-    case DType::q8_0:
-      return packed_record(false, false, false);
-    default:
-      return {};
-  }
-}
 
 // True for weights of this type and shape that have a packed layout.
 bool is_packable(DType type, std::uint64_t rows, std::uint64_t k);
 
+// Records of partial sum p in a slab of n.
+constexpr int packed_partial(int n, int p) {
+  return (n - p + 3) / 4;
+}
 // Where the record of group g stands among those of its panel of `groups`.
 constexpr int packed_position(int g, int groups) {
   const int slab = g / kPackedSlab * kPackedSlab, p = g % 4;
   const int n = groups - slab < kPackedSlab ? groups - slab : kPackedSlab;
   int before = 0;
-  for (int q = 0; q < p; ++q) before += (n - q + 3) / 4;
+  for (int q = 0; q < p; ++q) before += packed_partial(n, q);
   return slab + before + (g - slab) / 4;
 }
 

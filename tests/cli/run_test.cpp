@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/process.hpp"
+#include "support/sanitized.hpp"
 #include "support/temp_dir.hpp"
 
 namespace orrery::cli {
@@ -57,6 +58,20 @@ TEST_F(Commands, APromptLongerThanTheContextIsAnErrorUnlessShifted) {
   EXPECT_NE(refused.err.find("error[E_CONTEXT]"), std::string::npos) << refused.err;
   arguments.insert(arguments.end(), {"--on-overflow", "shift"});
   EXPECT_EQ(run_program(arguments, text).exit_code, 0);
+}
+
+// A packed model holds each weight once: the pages of its file are let go of.
+TEST(PackedWeights, TakeThePlaceOfTheFilesPages) {
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers take memory of their own";
+  const auto peak = [](const char* layout) {
+    const Outcome outcome = run_program({"run", "-p", "ab", "-n", "2", "--layout", layout});
+    return outcome.exit_code == 0 ? outcome.peak_memory : 0;
+  };
+  const std::uint64_t file = peak("file"), packed = peak("packed");
+  if (file == 0 && packed == 0) GTEST_SKIP() << "the default model is not on this machine";
+  EXPECT_GT(file, 0U);
+  EXPECT_GT(packed, 0U);
+  EXPECT_LT(packed, file + (16U << 20));
 }
 
 TEST_F(Commands, EvalLogitsPrintsOneJsonObject) {

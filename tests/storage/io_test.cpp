@@ -41,6 +41,21 @@ TEST(SystemIo, MapsAtAHugePageCongruentAddress) {
   EXPECT_TRUE((*empty)->bytes().empty());
 }
 
+TEST(SystemIo, ReleasedPagesComeBackFromTheFile) {
+  const test::TempDir folder;
+  std::string text(5UL << 20, 'm');
+  for (std::size_t i = 0; i < text.size(); i += 4096) text[i] = static_cast<char>(i >> 12U);
+  const auto mapped = system_io().map(folder.write("m", text));
+  ASSERT_TRUE(mapped) << mapped.error().message;
+  ASSERT_EQ(text_of(**mapped), text);
+  const auto bytes = (*mapped)->bytes();
+  for (const auto part : {bytes, bytes.subspan(100, 50), bytes.subspan(4097, 1UL << 20),
+                          bytes.subspan(bytes.size()), bytes.subspan(4096, 4096)}) {
+    (*mapped)->release(part);
+    EXPECT_EQ(text_of(**mapped), text);
+  }
+}
+
 TEST(SystemIo, RefusesWhatIsNoRegularFile) {
   const test::TempDir folder;
   ASSERT_EQ(::mkfifo(folder.file("fifo").c_str(), 0600), 0);

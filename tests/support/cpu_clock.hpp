@@ -31,8 +31,8 @@ inline double yardstick_milliseconds() {
   return cpu_milliseconds() - start;
 }
 
-// How many times longer than the limits say this build may take on this machine. They were set on
-// one that does the yardstick in 12 ms.
+// How many times longer than the limits say this build may take on this machine. They hold as they
+// are for one that does the yardstick in 12 ms.
 inline double slowdown() {
   static const double measured = [] {
     double best = yardstick_milliseconds();

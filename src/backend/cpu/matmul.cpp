@@ -9,18 +9,21 @@
 namespace orrery::backend::cpu {
 namespace {
 
+struct Matrix {
+  const std::byte* data = nullptr;
+  std::uint64_t stride = 0;  // bytes of a row
+  DType dtype = DType::f32;
+  Layout layout = Layout::file;
+  const float* bias = nullptr;
+
+  const std::byte* row(std::uint32_t r) const { return data + r * stride; }
+};
+
 // One weight of the step and where its results go.
 struct Part {
-  const std::byte* w = nullptr;
-  const std::byte* w_up = nullptr;  // glu
-  std::uint64_t w_stride = 0;
+  Matrix w, up;  // up: glu
   std::uint32_t rows = 0;
-  const float* bias = nullptr;
-  const float* bias_up = nullptr;
   BufferRef out;
-  DType dtype = DType::f32, dtype_up = DType::f32;
-  Layout layout = Layout::file, layout_up = Layout::file;
-  std::uint64_t up_stride = 0;
 };
 
 // How the weight rows of a step are cut into chunks, part after part.
@@ -97,8 +100,8 @@ class MatmulRowsStep : public CpuStep {
     const std::int32_t c = worker.ranges(grid.chunks).first(worker.thread);
     if (c >= grid.chunks) return;
     const Chunk chunk = chunk_at(grid, c);
-    fetch_lines(chunk.part->w + chunk.begin * chunk.part->w_stride);
-    if (glu_) fetch_lines(chunk.part->w_up + chunk.begin * chunk.part->up_stride);
+    fetch_lines(chunk.part->w.row(chunk.begin));
+    if (glu_) fetch_lines(chunk.part->up.row(chunk.begin));
   }
 
  private:
@@ -121,25 +124,18 @@ class MatmulRowsStep : public CpuStep {
 
   static constexpr std::int32_t kRowsAtOnce = 32;  // activation rows per pass over a chunk
 
+  static Matrix make_matrix(const CompileContext& context, const plan::Step& step, std::size_t i) {
+    const plan::Weight& weight = context.info(step.w[i]);
+    return {context.weight(step.w[i]), row_bytes(weight.dtype, weight.cols), weight.dtype,
+            weight.layout, context.vector(step.bias[i])};
+  }
+
   Part make_part(const CompileContext& context, const plan::Step& step, std::size_t i) const {
-    const auto stride = [&](plan::WeightId id) {
-      return row_bytes(context.info(id).dtype, context.info(id).cols);
-    };
     Part part;
-    part.w = context.weight(step.w[i]);
-    part.w_stride = stride(step.w[i]);
+    part.w = make_matrix(context, step, i);
+    if (glu_) part.up = make_matrix(context, step, 1);
     part.rows = context.info(step.w[i]).rows;
-    part.bias = context.vector(step.bias[i]);
-    part.dtype = context.info(step.w[i]).dtype;
-    part.layout = context.info(step.w[i]).layout;
     part.out = context.buffer(step.out[glu_ ? 0 : i]);
-    if (glu_) {
-      part.w_up = context.weight(step.w[1]);
-      part.up_stride = stride(step.w[1]);
-      part.bias_up = context.vector(step.bias[1]);
-      part.dtype_up = context.info(step.w[1]).dtype;
-      part.layout_up = context.info(step.w[1]).layout;
-    }
     return part;
   }
 
@@ -153,22 +149,24 @@ class MatmulRowsStep : public CpuStep {
         reinterpret_cast<std::byte*>(up + std::size_t{kRowsAtOnce} * most_rows());
     const bool direct = part.out.form == plan::Form::f32 && !glu_;
     kernels::MatmulRows args{};
-    args.w = part.w + begin * part.w_stride;
-    args.w_stride = part.w_stride;
     args.n = static_cast<int>(n);
     args.k = static_cast<int>(in_.cols);
     args.x = in_.bytes(r, worker);
     args.x_stride = in_.row_bytes;
     args.m = m;
-    args.y = direct ? part.out.row(r) + begin : gate;
-    args.y_stride = direct ? part.out.cols : n;
-    row_matmul(kernels_, part.dtype, part.layout, m)(args);
-    if (glu_) {
-      args.w = part.w_up + begin * part.up_stride;
-      args.w_stride = part.up_stride;
-      args.y = up;
-      row_matmul(kernels_, part.dtype_up, part.layout_up, m)(args);
+    const auto multiply = [&](const Matrix& w, float* y, std::size_t y_stride) {
+      args.w = w.row(begin);
+      args.w_stride = w.stride;
+      args.y = y;
+      args.y_stride = y_stride;
+      row_matmul(kernels_, w.dtype, w.layout, m)(args);
+    };
+    if (direct) {
+      multiply(part.w, part.out.row(r) + begin, part.out.cols);
+    } else {
+      multiply(part.w, gate, n);
     }
+    if (glu_) multiply(part.up, up, n);
     for (std::int32_t i = 0; i < m; ++i) {
       float* y = direct ? part.out.row(r + i) + begin : gate + std::size_t{n} * i;
       finish_row(worker, part, begin, n, r + i, y, up + std::size_t{n} * i, temporary);
@@ -179,9 +177,9 @@ class MatmulRowsStep : public CpuStep {
   void finish_row(const Worker& worker, const Part& part, std::uint32_t begin, std::uint32_t n,
                   std::int32_t row, float* y, float* up, std::byte* temporary) const {
     const int count = static_cast<int>(n);
-    if (part.bias != nullptr) kernels_.add(y, part.bias + begin, y, count);
+    if (part.w.bias != nullptr) kernels_.add(y, part.w.bias + begin, y, count);
     if (glu_) {
-      if (part.bias_up != nullptr) kernels_.add(up, part.bias_up + begin, up, count);
+      if (part.up.bias != nullptr) kernels_.add(up, part.up.bias + begin, up, count);
       float* out = part.out.form == plan::Form::f32 ? part.out.row(row) + begin : y;
       kernels_.glu(activation_, y, up, out, count);
     } else {

@@ -10,8 +10,7 @@
 namespace orrery::kernels {
 namespace {
 
-// At most 32 rows times 32 columns: multiply(panel, x, k, add, rows, columns, c,
-// stride).
+// At most 32 rows times 32 columns: multiply(panel, x, k, add, rows, columns, c, stride).
 template <class P>
 struct OperandProduct;
 
@@ -33,103 +32,38 @@ struct OperandProduct<TileProduct<T>> {
   template <int kRows, int kColumns>
   static void tiles(const std::uint8_t* panel, const std::uint8_t* x, int k, bool add, float* c,
                     int stride) {
-    constexpr int kOperand = 32 * T::kDepth;  // bytes of an A or B operand
-    constexpr int kPerStep = 32 / T::kDepth;
-    constexpr bool kBelow = kRows == 2, kBeside = kColumns == 2;
-    float* below = c + static_cast<std::ptrdiff_t>(16) * stride;
+    using Tiles = TileProduct<T>;
     T t;
-    begin<0>(t, add, c, stride);
-    if constexpr (kBeside) begin<1>(t, add, c + 16, stride);
-    if constexpr (kBelow) begin<2>(t, add, below, stride);
-    if constexpr (kBelow && kBeside) begin<3>(t, add, below + 16, stride);
-    for (int i = 0; i * T::kDepth < k; ++i) {  // A stays in L1, B streams past it
-      const int at = i / kPerStep * kXStep + i % kPerStep * kOperand;
-      const std::uint8_t *a = panel + at, *b = x + at;
-      t.template load_b<0, true>(b);
-      t.template load_a<0, false>(a);
-      t.template mac<0, 0, 0>();
-      if constexpr (kBelow) {
-        t.template load_a<1, false>(a + 1024);
-        t.template mac<2, 1, 0>();
-      }
-      if constexpr (kBeside) {
-        t.template load_b<1, true>(b + 1024);
-        t.template mac<1, 0, 1>();
-      }
-      if constexpr (kBelow && kBeside) t.template mac<3, 1, 1>();
+    Tiles::template begin<kRows, kColumns>(t, c, stride, !add);
+    for (; k > 0; k -= 32, panel += Tiles::kStepBytes, x += kXStep) {
+      const int depth = ceil_div(k < 32 ? k : 32, T::kDepth);
+      Tiles::template step<Stream::x, kRows, kColumns>(t, panel, x, depth);
     }
-    t.template store<0>(c, stride);
-    if constexpr (kBeside) t.template store<1>(c + 16, stride);
-    if constexpr (kBelow) t.template store<2>(below, stride);
-    if constexpr (kBelow && kBeside) t.template store<3>(below + 16, stride);
-  }
-
-  template <int kTile>
-  ORRERY_INLINE void begin(T& t, bool add, float* c, int stride) {
-    if (add) {
-      t.template load<kTile>(c, stride);
-    } else {
-      t.template zero<kTile>();
-    }
+    Tiles::template end<kRows, kColumns>(t, c, stride);
   }
 };
 
 template <class L>
 struct OperandProduct<VectorProduct<L>> {
-  using Weight = typename L::Weight;
-
   static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int k, bool add, int rows,
                        int columns, float* c, std::size_t stride) {
+    using Vectors = VectorProduct<L>;
     constexpr int kWide = L::kTokens * L::kRegs;  // columns of a register block
     const int pairs = ceil_div(k, 2), wanted = ceil_div(columns, 16) * 16;
-    const Weight* w = reinterpret_cast<const Weight*>(panel);
-    for (int row = 0; row < ceil_div(rows, 16) * 16; row += L::kRows) {
+    const auto* w = reinterpret_cast<const typename L::Weight*>(panel);
+    for (int row = 0; row < ceil_div(rows, 16) * 16; row += L::kRows, w += 32 * L::kRows) {
       float* target = c + row * stride;
       int column = 0;
       for (; column + kWide <= wanted; column += kWide) {
-        registers<L::kRegs>(w + 32 * row, x + 64 * column, pairs, add, target + column, stride);
+        Vectors::template registers<L::kRegs, false>(w, x + 64 * column, pairs, target + column,
+                                                     stride, !add, nullptr);
       }
       if constexpr (kWide > 16) {
         if (column < wanted) {
-          registers<1>(w + 32 * row, x + 64 * column, pairs, add, target + column, stride);
+          Vectors::template registers<1, false>(w, x + 64 * column, pairs, target + column, stride,
+                                                !add, nullptr);
         }
       }
-    }
-  }
-
- private:
-  // Columns 16 apart are 1024 bytes apart in X.
-  static constexpr int offset(int reg) {
-    return L::kTokens * reg / 16 * 1024 + L::kTokens * reg % 16 * 4;
-  }
-
-  template <int kRegs>
-  static void registers(const Weight* w, const std::uint8_t* x, int pairs, bool add, float* c,
-                        std::size_t stride) {
-    typename L::Acc acc[L::kRows][kRegs];
-#pragma GCC unroll 8
-    for (int r = 0; r < L::kRows; ++r) {
-#pragma GCC unroll 2
-      for (int i = 0; i < kRegs; ++i) {
-        acc[r][i] = add ? L::load(c + r * stride + L::kTokens * i) : L::zero();
-      }
-    }
-    for (int left = pairs; left > 0; left -= 16, w += 1024, x += kXStep) {
-      const int here = left < 16 ? left : 16;
-      for (int pair = 0; pair < here; ++pair) {
-        typename L::Pair p[kRegs];
-#pragma GCC unroll 2
-        for (int i = 0; i < kRegs; ++i) p[i] = L::load_pair(x + 64 * pair + offset(i));
-#pragma GCC unroll 8
-        for (int r = 0; r < L::kRows; ++r) {
-          L::template mac<kRegs>(acc[r], p, w + 32 * r + 2 * pair);
-        }
-      }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < L::kRows; ++r) {
-#pragma GCC unroll 2
-      for (int i = 0; i < kRegs; ++i) L::store(c + r * stride + L::kTokens * i, acc[r][i]);
     }
   }
 };

@@ -61,12 +61,12 @@ struct TileProduct {
   static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
                        bool first, Between between = {}, const std::uint8_t* = nullptr) {
     T t;
-    begin(t, c, first);
+    begin(t, c, 32, first);
     for (int s = 0; s < steps; ++s) {
       step<kStream>(t, panel + kStepBytes * s, x + kXStep * s);
       between(s);
     }
-    end(t, c);
+    end(t, c, 32);
   }
 
   // A product in slices, for what has better things to do meanwhile: a beginning, each k step, an
@@ -76,8 +76,8 @@ struct TileProduct {
     static int count(int steps) { return steps + 2; }
     void run(int slice, const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
              bool first) {
-      if (slice == 0) return begin(t_, c, first);
-      if (slice > steps) return end(t_, c);
+      if (slice == 0) return begin(t_, c, 32, first);
+      if (slice > steps) return end(t_, c, 32);
       step<Stream::panel>(t_, panel + kStepBytes * (slice - 1), x + kXStep * (slice - 1));
     }
 
@@ -85,36 +85,42 @@ struct TileProduct {
     T t_;
   };
 
- private:
-  ORRERY_INLINE void begin(T& t, const float* c, bool first) {
-    if (first) {
-      t.template zero<0>(), t.template zero<1>(), t.template zero<2>(), t.template zero<3>();
-    } else {
-      t.template load<0>(c, 32), t.template load<1>(c + 16, 32);
-      t.template load<2>(c + 512, 32), t.template load<3>(c + 528, 32);
-    }
+  // The parts of a product of kRows x kColumns tiles, C `stride` floats a row: its beginning, a k
+  // step or the first `depth` A tiles of one, its end.
+  template <int kRows = 2, int kColumns = 2>
+  ORRERY_INLINE void begin(T& t, const float* c, int stride, bool first) {
+    each_tile<kRows, kColumns>(stride, [&](auto tile, std::ptrdiff_t at) {
+      if (first) {
+        t.template zero<tile.value>();
+      } else {
+        t.template load<tile.value>(c + at, stride);
+      }
+    });
   }
-  ORRERY_INLINE void end(T& t, float* c) {
-    t.template store<0>(c, 32), t.template store<1>(c + 16, 32);
-    t.template store<2>(c + 512, 32), t.template store<3>(c + 528, 32);
+  template <int kRows = 2, int kColumns = 2>
+  ORRERY_INLINE void end(T& t, float* c, int stride) {
+    each_tile<kRows, kColumns>(stride, [&](auto tile, std::ptrdiff_t at) {
+      t.template store<tile.value>(c + at, stride);
+    });
   }
-
   // An operand that streams is used twice in a row, so that its register is free early.
-  template <Stream kStream>
-  ORRERY_INLINE void step(T& t, const std::uint8_t* panel, const std::uint8_t* x) {
+  template <Stream kStream, int kRows = 2, int kColumns = 2>
+  ORRERY_INLINE void step(T& t, const std::uint8_t* panel, const std::uint8_t* x,
+                          int depth = 32 / T::kDepth) {
     constexpr int kOperand = 32 * T::kDepth;  // bytes of an A or B operand
-    for (int d = 0; d < 32 / T::kDepth; ++d) {
+    for (int d = 0; d < depth; ++d) {
       const std::uint8_t *a = panel + kOperand * d, *b = x + kOperand * d;
       if constexpr (kStream == Stream::x) {
         t.template load_b<0, true>(b);
         t.template load_a<0, false>(a);
         t.template mac<0, 0, 0>();
-        t.template load_a<1, false>(a + 1024);
-        t.template mac<2, 1, 0>();
-        t.template load_b<1, true>(b + 1024);
-        t.template mac<1, 0, 1>();
-        t.template mac<3, 1, 1>();
+        if constexpr (kRows == 2) t.template load_a<1, false>(a + 1024);
+        if constexpr (kRows == 2) t.template mac<2, 1, 0>();
+        if constexpr (kColumns == 2) t.template load_b<1, true>(b + 1024);
+        if constexpr (kColumns == 2) t.template mac<1, 0, 1>();
+        if constexpr (kRows == 2 && kColumns == 2) t.template mac<3, 1, 1>();
       } else {
+        static_assert(kRows == 2 && kColumns == 2);
         t.template load_a<0, true>(a);
         t.template load_b<0, false>(b);
         t.template mac<0, 0, 0>();
@@ -125,6 +131,21 @@ struct TileProduct {
         t.template mac<3, 1, 1>();
       }
     }
+  }
+
+ private:
+  template <int n>
+  struct Number {
+    static constexpr int value = n;
+  };
+  // f(number of a C tile, where it is in C)
+  template <int kRows, int kColumns, class F>
+  ORRERY_INLINE void each_tile(int stride, F f) {
+    const std::ptrdiff_t below = static_cast<std::ptrdiff_t>(16) * stride;
+    f(Number<0>{}, 0);
+    if constexpr (kColumns == 2) f(Number<1>{}, 16);
+    if constexpr (kRows == 2) f(Number<2>{}, below);
+    if constexpr (kRows == 2 && kColumns == 2) f(Number<3>{}, below + 16);
   }
 };
 
@@ -175,8 +196,8 @@ struct VectorProduct {
       for (int token = 0; token < 32; token += L::kTokens * L::kRegs) {
         const std::uint8_t* source = x + 1024 * (token / 16) + 4 * (token % 16);
         const bool once = row == 0 && token == 0;
-        registers(w + 32 * row, source, steps, c + 32 * row + token, first,
-                  once ? next_x : nullptr);
+        registers<L::kRegs, true>(w + 32 * row, source, 16 * steps, c + 32 * row + token, 32, first,
+                                  once ? next_x : nullptr);
       }
     }
   }
@@ -190,36 +211,40 @@ struct VectorProduct {
     }
   };
 
- private:
-  // Registers that cross a group of 16 tokens continue 1024 bytes further in X.
-  static constexpr int x_offset(int reg) {
-    return L::kTokens * reg / 16 * 1024 + L::kTokens * reg % 16 * 4;
-  }
-
-  static void registers(const Weight* w, const std::uint8_t* x, int steps, float* c, bool first,
-                        const std::uint8_t* ahead) {
-    constexpr int kRows = L::kRows, kRegs = L::kRegs;
+  // A block of L::kRows x kRegs registers over `pairs` pairs of k, which kWhole says are whole
+  // steps; rows of C are `stride` floats apart.
+  template <int kRegs, bool kWhole>
+  static void registers(const Weight* w, const std::uint8_t* x, int pairs, float* c,
+                        std::size_t stride, bool first, const std::uint8_t* ahead) {
+    constexpr int kRows = L::kRows;
     typename L::Acc acc[kRows][kRegs];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
       for (int i = 0; i < kRegs; ++i) {
-        acc[r][i] = first ? L::zero() : L::load(c + 32 * r + L::kTokens * i);
+        acc[r][i] = first ? L::zero() : L::load(c + r * stride + L::kTokens * i);
       }
     }
-    for (int s = 0; s < steps; ++s, w += 1024, x += kXStep) {
-      if (ahead != nullptr) prefetch_step(ahead + kXStep * s);
-      for (int pair = 0; pair < 16; ++pair) {
+    for (int left = pairs; left > 0; left -= 16, w += 1024, x += kXStep) {
+      if (ahead != nullptr) prefetch_step(ahead), ahead += kXStep;
+      const int here = kWhole || left > 16 ? 16 : left;
+      for (int pair = 0; pair < here; ++pair) {
         typename L::Pair p[kRegs];
         for (int i = 0; i < kRegs; ++i) p[i] = L::load_pair(x + 64 * pair + x_offset(i));
-        for (int r = 0; r < kRows; ++r) L::mac(acc[r], p, w + 32 * r + 2 * pair);
+        for (int r = 0; r < kRows; ++r) L::template mac<kRegs>(acc[r], p, w + 32 * r + 2 * pair);
       }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
-      for (int i = 0; i < kRegs; ++i) L::store(c + 32 * r + L::kTokens * i, acc[r][i]);
+      for (int i = 0; i < kRegs; ++i) L::store(c + r * stride + L::kTokens * i, acc[r][i]);
     }
+  }
+
+ private:
+  // Registers that cross a group of 16 tokens continue 1024 bytes further in X.
+  static constexpr int x_offset(int reg) {
+    return L::kTokens * reg / 16 * 1024 + L::kTokens * reg % 16 * 4;
   }
 };
 

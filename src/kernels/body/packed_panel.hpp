@@ -8,24 +8,23 @@
 namespace orrery::kernels {
 namespace {
 
-template <class Format, bool kFifth>
+template <class Format, DType type>
 struct PackedPanel {
   static constexpr int kGroup = 32, kWords = 8;
   static constexpr bool kMin = Format::kMin, kSigned = Format::kSigned;
-  static constexpr PackedRecord kRecord = packed_record(kMin, kFifth, !kSigned);
+  static constexpr PackedRecord kRecord = packed_record(type);
 
   const std::uint8_t* partial[4];  // the records of each partial sum
 
   [[gnu::always_inline]] PackedPanel(const std::uint8_t* slab, int groups) {
     for (int p = 0; p < 4; ++p) {
       partial[p] = slab;
-      slab += (groups - p + 3) / 4 * kRecord.bytes;
+      slab += packed_partial(groups, p) * kRecord.bytes;
     }
   }
 
   [[gnu::always_inline]] const std::uint8_t* record(int g) const {
-    const std::uint8_t* at = partial[g % 4] + g / 4 * kRecord.bytes;
-    return at;
+    return partial[g % 4] + g / 4 * kRecord.bytes;
   }
   [[gnu::always_inline]] void fetch(int g) const {
     constexpr int kAhead = 2048;
@@ -37,7 +36,7 @@ struct PackedPanel {
     const V::B bytes = V::load_b(record(g) + kRecord.codes + 64 * (i % kRecord.words));
     if constexpr (kSigned) return V::signed_codes(bytes);
     const V::B nibbles = i < 4 ? V::low_nibbles(bytes) : V::high_nibbles(bytes);
-    if constexpr (!kFifth) return nibbles;
+    if constexpr (kRecord.fifth == 0) return nibbles;
     return V::or_b(nibbles, fifth<i>(g));
   }
   [[gnu::always_inline]] V::F scale(int g) const { return V::load_f16(record(g)); }

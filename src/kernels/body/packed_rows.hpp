@@ -9,14 +9,13 @@ namespace {
 
 // Bit 8 b + i of each lane becomes bit 4 i + b.
 ORRERY_INLINE V::I from_planes(V::I planes) {
-  V::I bits = V::splat_i(0);
   const auto spread = [](V::I byte) {  // bit i of eight to bit 4 i
     V::I x = V::and_i(byte, V::splat_i(0xFF));
     x = V::and_i(V::or_i(x, V::shl<12>(x)), V::splat_i(0x000F000F));
     x = V::and_i(V::or_i(x, V::shl<6>(x)), V::splat_i(0x03030303));
     return V::and_i(V::or_i(x, V::shl<3>(x)), V::splat_i(0x11111111));
   };
-  bits = spread(planes);
+  V::I bits = spread(planes);
   bits = V::or_i(bits, V::shl<1>(spread(V::shr<8>(planes))));
   bits = V::or_i(bits, V::shl<2>(spread(V::shr<16>(planes))));
   return V::or_i(bits, V::shl<3>(spread(V::shr<24>(planes))));

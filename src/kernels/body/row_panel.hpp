@@ -140,8 +140,8 @@ template <int kTile, class P>
                                       int first, int groups, float (*sums)[4][16]) {
   for (int p = 0; p < 4; ++p) {
     V::F acc[kTile];
-    const std::uint8_t*
-        q[kTile];  // a pointer each: an address without an index is one with the dot
+    // A pointer each: only an address without an index is one operation with the dot.
+    const std::uint8_t* q[kTile];
     for (int t = 0; t < kTile; ++t) {
       acc[t] = V::load(sums[t][p]);
       q[t] = x.rows + static_cast<std::size_t>(first + t) * x.stride + x.q_offset +
@@ -204,10 +204,10 @@ class UnpackedPanels {
 };
 
 // Panels of a weight in packed layout, where they lie.
-template <class F, bool kFifth>
+template <class F, DType type>
 struct PackedPanels {
   using Format = F;
-  using PanelType = PackedPanel<F, kFifth>;
+  using PanelType = PackedPanel<F, type>;
 
   PanelType at(const MatmulRows& a, int row, int k, int weights) const {
     const auto* panel =

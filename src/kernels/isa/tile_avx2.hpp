@@ -29,7 +29,7 @@ struct Lanes {
     return {_mm256_castsi256_ps(_mm256_slli_epi32(both, 16)),
             _mm256_castsi256_ps(_mm256_and_si256(both, upper))};
   }
-  template <int N = kRegs>
+  template <int N>
   static void mac(Acc* acc, const Pair* p, const Weight* w) {
     const __m256 first = _mm256_broadcast_ss(w), second = _mm256_broadcast_ss(w + 1);
     for (int i = 0; i < N; ++i) {

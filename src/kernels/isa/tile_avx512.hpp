@@ -30,7 +30,7 @@ struct Lanes {
     return {_mm512_castsi512_ps(_mm512_slli_epi32(both, 16)),
             _mm512_castsi512_ps(_mm512_and_si512(both, upper))};
   }
-  template <int N = kRegs>
+  template <int N>
   static void mac(Acc* acc, const Pair* p, const Weight* w) {
     const __m512 first = _mm512_set1_ps(w[0]), second = _mm512_set1_ps(w[1]);
     for (int i = 0; i < N; ++i) {

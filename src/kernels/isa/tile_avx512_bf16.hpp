@@ -19,7 +19,7 @@ struct Lanes {
   static Acc load(const float* p) { return _mm512_loadu_ps(p); }
   static void store(float* p, Acc a) { _mm512_storeu_ps(p, a); }
   static Pair load_pair(const void* p) { return _mm512_loadu_si512(p); }
-  template <int N = kRegs>
+  template <int N>
   static void mac(Acc* acc, const Pair* p, const Weight* w) {
     int both = 0;
     __builtin_memcpy(&both, w, 4);
