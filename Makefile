@@ -7,6 +7,8 @@ PREFIX ?= /usr/local
 export PROMPT
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
+export CCACHE_PCH_EXTSUM := 1
+export CCACHE_SLOPPINESS := pch_defines,time_macros,include_file_mtime,include_file_ctime
 
 .PHONY: help build run test check bench bench-peers install format lint clean
 

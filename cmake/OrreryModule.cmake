@@ -45,15 +45,47 @@ endfunction()
 # a third to a half of its compile time away. For tests, and for the sanitizer builds, which only
 # check: the release build compiles every file of src/ alone and so proves that it includes what it
 # uses.
+#
+# ccache takes the checksum beside them (CCACHE_PCH_EXTSUM) for their contents, which name the
+# folder, and so finds in one folder what was compiled in another.
 function(orrery_precompile target owner)
   if(target STREQUAL owner)
     target_precompile_headers(${target} PRIVATE ${ARGN})
+    orrery_headers_checksum(sum ${ARGN})
+    set(header ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx)
     if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")  # or ccache would never find it again
       target_compile_options(${target} PRIVATE -Xclang -fno-pch-timestamp)
+      file(WRITE ${header}.pch.sum ${sum})
+    else()
+      file(WRITE ${header}.gch.sum ${sum})
     endif()
   else()
     target_precompile_headers(${target} REUSE_FROM ${owner})
   endif()
+endfunction()
+
+# The option that ccache knows: it does not see the file behind -Xclang.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include-pch <PCH_FILE>)
+endif()
+
+# OUT = checksum of the text of <headers> and of all that they include.
+function(orrery_headers_checksum out)
+  list(JOIN ARGN "\n#include " text)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/precompiled_headers.cpp)
+  file(WRITE ${source} "#include ${text}\n")
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -std=c++23 -M ${source}
+    OUTPUT_VARIABLE rule COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "/[^ \\\n]+" files "${rule}")
+  list(REMOVE_ITEM files ${source})
+  list(REMOVE_DUPLICATES files)
+  set(sums ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION})
+  foreach(file ${files})
+    file(SHA256 ${file} sum)
+    list(APPEND sums ${sum})
+  endforeach()
+  string(SHA256 sum "${sums}")
+  set(${out} ${sum} PARENT_SCOPE)
 endfunction()
 
 # orrery_tests(NAME [LIBS libraries...]): every tests/NAME/*_test.cpp goes into NAME_tests; files
@@ -80,9 +112,7 @@ function(orrery_tests name)
       target_include_directories(${exe} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
       target_link_libraries(${exe} PRIVATE orrery_${name} ${ARG_LIBS}
         GTest::gtest GTest::gmock GTest::gtest_main)
-      target_compile_definitions(${exe} PRIVATE
-        ORRERY_SOURCE_DIR="${CMAKE_SOURCE_DIR}" ORRERY_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared"
-        ORRERY_PROGRAM="${CMAKE_BINARY_DIR}/orrery")
+      target_link_libraries(${exe} PRIVATE orrery_test_paths)
       set(headers <algorithm> <string> <vector> <fmt/format.h> <gmock/gmock.h> <gtest/gtest.h>
         <nlohmann/json.hpp>)
       # Optimising a test takes longer than it saves (instrumented, twice as long), but for those

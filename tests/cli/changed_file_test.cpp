@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 
+#include "support/paths.hpp"
 #include "support/temp_dir.hpp"
 #include "support/tiny_gguf.hpp"
 
@@ -20,7 +21,7 @@ TEST(ChangedFile, EndsTheAnswerWithOneSentence) {
   model.set("tokenizer.ggml.tokens", texts).drop("tokenizer.ggml.eos_token_id");
   const std::string path = folder.write("m.gguf", model.build());
   const std::string errors = folder.file("errors");
-  const std::string command = std::string(ORRERY_PROGRAM) + " run " + path +
+  const std::string command = test::program() + " run " + path +
                               " --raw --quiet --temp 0 -p ab -n 200000 --on-overflow shift 2>" +
                               errors;
   FILE* answer = ::popen(command.c_str(), "r");

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "support/paths.hpp"
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
 
@@ -26,7 +27,7 @@ class Pull : public testing::Test {
   // The server lives until the pipe closes; its port comes through a file.
   void serve(const std::string& options) {
     const std::string port_file = folder_.file("port");
-    const std::string command = "python3 " ORRERY_SOURCE_DIR "/tests/cli/range_server.py " +
+    const std::string command = "python3 " + test::source_dir() + "/tests/cli/range_server.py " +
                                 source_ + " " + options + " >" + port_file;
     server_ = popen(command.c_str(), "w");
     for (int i = 0; i < 200 && port_.empty(); ++i) {

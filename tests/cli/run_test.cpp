@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/paths.hpp"
 #include "support/process.hpp"
 #include "support/sanitized.hpp"
 #include "support/temp_dir.hpp"
@@ -15,7 +16,7 @@ using test::run_program;
 
 // A tiny golden model with a tokenizer: quick on every machine.
 std::string tiny_model() {
-  return std::string(ORRERY_SHARED_DIR) + "/data/golden/llama/llama-f16.gguf";
+  return test::shared_dir() + "/data/golden/llama/llama-f16.gguf";
 }
 
 class Commands : public testing::Test {

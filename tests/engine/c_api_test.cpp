@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "support/paths.hpp"
+
 namespace {
 
 std::string golden(const char* file) {
-  return std::string(ORRERY_SHARED_DIR) + "/data/golden/llama/" + file;
+  return orrery::test::shared_dir() + "/data/golden/llama/" + file;
 }
 
 class CApiTest : public testing::Test {

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "support/paths.hpp"
 #include "support/temp_dir.hpp"
 
 namespace orrery::engine {
@@ -17,7 +18,7 @@ constexpr std::string_view kTemplate =
 class ChatTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::filesystem::path golden = std::string(ORRERY_SHARED_DIR) + "/data/golden/llama";
+    const std::filesystem::path golden = test::shared_dir() + "/data/golden/llama";
     if (!std::filesystem::exists(golden)) GTEST_SKIP() << "the golden models are not here";
     for (const char* file : {"config.json", "model.safetensors", "tokenizer.json"}) {
       std::filesystem::create_symlink(std::filesystem::absolute(golden / file), folder_.file(file));

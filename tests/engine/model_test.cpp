@@ -9,12 +9,13 @@
 
 #include "engine/eval.hpp"
 #include "engine/session.hpp"
+#include "support/paths.hpp"
 
 namespace orrery::engine {
 namespace {
 
 std::string golden(const std::string& file) {
-  return std::string(ORRERY_SHARED_DIR) + "/data/golden/llama/" + file;
+  return test::shared_dir() + "/data/golden/llama/" + file;
 }
 
 class ModelTest : public testing::Test {

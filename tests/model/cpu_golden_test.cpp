@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/golden.hpp"
+#include "support/paths.hpp"
 #include "support/taps.hpp"
 
 namespace orrery::model {
@@ -17,7 +18,7 @@ constexpr double kTapBound = 2e-5;
 class CpuGolden : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    folder_ = std::string(ORRERY_SHARED_DIR) + "/data/golden/" + GetParam();
+    folder_ = test::shared_dir() + "/data/golden/" + GetParam();
     if (!std::filesystem::exists(folder_)) GTEST_SKIP() << folder_ << " is absent";
     auto backend = backend::make_cpu_backend({.threads = 2, .isa = ""});
     ASSERT_TRUE(backend) << backend.error().message;

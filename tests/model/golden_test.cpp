@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/golden.hpp"
+#include "support/paths.hpp"
 
 namespace orrery::model {
 namespace {
@@ -29,7 +30,7 @@ std::vector<Param> all_cases() {
 class Golden : public ::testing::TestWithParam<Param> {};
 
 TEST_P(Golden, ReferenceBackendEqualsTransformers) {
-  const std::string folder = std::string(ORRERY_SHARED_DIR) + "/data/golden/" + GetParam().name;
+  const std::string folder = test::shared_dir() + "/data/golden/" + GetParam().name;
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
   testing::GoldenCase golden;
   golden.folder = folder;
@@ -42,7 +43,7 @@ TEST_P(Golden, ReferenceBackendEqualsTransformers) {
 class OwnGolden : public ::testing::TestWithParam<Param> {};
 
 TEST_P(OwnGolden, ReferenceBackendEqualsDefinitions) {
-  const std::string folder = std::string(ORRERY_SOURCE_DIR) + "/tests/golden/" + GetParam().name;
+  const std::string folder = test::source_dir() + "/tests/golden/" + GetParam().name;
   testing::GoldenCase golden;
   golden.folder = folder;
   golden.model = GetParam().gguf ? folder + "/" + GetParam().name + "-f16.gguf" : folder;

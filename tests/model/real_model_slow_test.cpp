@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "support/golden.hpp"
+#include "support/paths.hpp"
 
 namespace orrery::model {
 namespace {
@@ -34,8 +35,7 @@ class RealModel : public ::testing::TestWithParam<Real> {};
 // The first prompt only: a token of 135 million weights takes the oracle about a second.
 TEST_P(RealModel, FirstPromptEqualsTransformers) {
   const std::string file = cache_folder() + GetParam().file;
-  const std::string golden =
-      std::string(ORRERY_SHARED_DIR) + "/data/golden_real/" + GetParam().golden;
+  const std::string golden = test::shared_dir() + "/data/golden_real/" + GetParam().golden;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is absent";
   if (!std::filesystem::exists(golden)) GTEST_SKIP() << golden << " is absent";
   std::ifstream stream(golden);
@@ -72,8 +72,7 @@ TEST_P(RealModel, FirstPromptEqualsTransformers) {
 // Class i8 against the same weights, dequantised: in decode, and in prefill with `deterministic`.
 TEST_P(RealModel, CpuStaysCloseToTheReference) {
   const std::string file = cache_folder() + GetParam().file;
-  const std::string golden =
-      std::string(ORRERY_SHARED_DIR) + "/data/golden_real/" + GetParam().golden;
+  const std::string golden = test::shared_dir() + "/data/golden_real/" + GetParam().golden;
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is absent";
   if (!std::filesystem::exists(golden)) GTEST_SKIP() << golden << " is absent";
   std::ifstream stream(golden);

@@ -8,6 +8,7 @@
 #include "model/fake_checkpoint.hpp"
 #include "model/model.hpp"
 #include "plan/passes.hpp"
+#include "support/paths.hpp"
 
 namespace orrery::model {
 namespace {
@@ -16,7 +17,7 @@ using plan::CacheKind;
 using plan::Phase;
 
 Result<LoadedModel> open_golden(const std::string& name, bool gguf) {
-  const std::string folder = std::string(ORRERY_SHARED_DIR) + "/data/golden/" + name;
+  const std::string folder = test::shared_dir() + "/data/golden/" + name;
   ORRERY_TRY(auto checkpoint,
              storage::Checkpoint::open(gguf ? folder + "/" + name + "-f16.gguf" : folder,
                                        storage::system_io()));
@@ -38,7 +39,7 @@ plan::Plan fused(const plan::Plan& plan) {
 class GoldenFolder : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string folder = std::string(ORRERY_SHARED_DIR) + "/data/golden";
+    const std::string folder = test::shared_dir() + "/data/golden";
     if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
   }
 };

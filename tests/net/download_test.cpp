@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "support/paths.hpp"
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
 
@@ -52,10 +53,10 @@ class FromServer : public testing::Test {
     setenv("no_proxy", "127.0.0.1", 1);
     const std::string source = folder_.write("source.bin", bytes_);
     const std::string port_file = folder_.file("port");
-    server_ = popen(
-        ("python3 " ORRERY_SOURCE_DIR "/tests/cli/range_server.py " + source + " >" + port_file)
-            .c_str(),
-        "w");
+    server_ = popen(("python3 " + test::source_dir() + "/tests/cli/range_server.py " + source +
+                     " >" + port_file)
+                        .c_str(),
+                    "w");
     std::string port;
     for (int i = 0; i < 200 && port.empty(); ++i) {
       usleep(50'000);

@@ -7,13 +7,14 @@
 #include <filesystem>
 
 #include "storage/checkpoint.hpp"
+#include "support/paths.hpp"
 
 namespace orrery::storage {
 namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kGolden = std::string(ORRERY_SHARED_DIR) + "/data/golden";
+const std::string kGolden = test::shared_dir() + "/data/golden";
 
 std::vector<std::string> golden_folders() {
   std::vector<std::string> folders;
@@ -123,7 +124,7 @@ TEST(Golden, QwenTensorsAreEqualInBothFormats) {
 }
 
 TEST(Golden, VocabularyFilesOpenWithoutTensors) {
-  const fs::path folder = std::string(ORRERY_SHARED_DIR) + "/data/tokenizers";
+  const fs::path folder = test::shared_dir() + "/data/tokenizers";
   if (!fs::exists(folder)) GTEST_SKIP() << folder << " is absent";
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".gguf") continue;

@@ -8,11 +8,13 @@
 #include <iterator>
 #include <string>
 
+#include "support/paths.hpp"
+
 namespace orrery::testing {
 
 // With ORRERY_UPDATE_GOLDEN set, writes the file instead of comparing.
 inline void expect_golden_text(const std::string& name, const std::string& text) {
-  const std::string path = std::string(ORRERY_SOURCE_DIR) + "/tests/golden/" + name;
+  const std::string path = test::source_dir() + "/tests/golden/" + name;
   if (std::getenv("ORRERY_UPDATE_GOLDEN") != nullptr) {
     std::ofstream(path) << text;
     return;

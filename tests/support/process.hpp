@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "support/paths.hpp"
+
 namespace orrery::test {
 
 struct Outcome {
@@ -45,11 +47,12 @@ inline Outcome run_program(const std::vector<std::string>& arguments, const std:
     redirect(0, "/in", O_RDONLY);
     redirect(1, "/out", O_WRONLY | O_CREAT);
     redirect(2, "/err", O_WRONLY | O_CREAT);
-    std::vector<char*> argv{const_cast<char*>(ORRERY_PROGRAM)};
+    const std::string program_file = program();
+    std::vector<char*> argv{const_cast<char*>(program_file.c_str())};
     for (const std::string& argument : arguments)
       argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
-    execv(ORRERY_PROGRAM, argv.data());
+    execv(program_file.c_str(), argv.data());
     _exit(127);
   }
   int status = 0;

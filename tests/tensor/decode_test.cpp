@@ -1,4 +1,5 @@
 #include "tensor/decode.hpp"
+#include "support/paths.hpp"
 
 #include <gtest/gtest.h>
 
@@ -24,7 +25,7 @@ struct Sample {
 };
 
 std::vector<Sample> load_samples() {
-  std::ifstream file(std::string(ORRERY_SOURCE_DIR) + "/tests/tensor/blocks.bin", std::ios::binary);
+  std::ifstream file(test::source_dir() + "/tests/tensor/blocks.bin", std::ios::binary);
   const std::vector<char> data(std::istreambuf_iterator<char>(file), {});
   std::vector<Sample> samples;
   std::size_t at = 0;

@@ -7,12 +7,13 @@
 #include <sstream>
 #include <string>
 
+#include "support/paths.hpp"
 #include "text/chat_template.hpp"
 
 namespace orrery::text {
 namespace {
 
-const std::filesystem::path kFolder = ORRERY_SOURCE_DIR "/tests/text/jinja_golden";
+const std::filesystem::path kFolder = test::source_dir() + "/tests/text/jinja_golden";
 
 std::string read_file(const std::filesystem::path& path) {
   const std::ifstream file(path, std::ios::binary);

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "support/paths.hpp"
 #include "text/chat_template.hpp"
 
 namespace orrery::text {
@@ -20,7 +21,8 @@ class Oracle {
  public:
   explicit Oracle(const std::string& arguments)
       : pipe_(popen(
-            ("python3 '" ORRERY_SOURCE_DIR "/tests/text/template_oracle.py' " + arguments).c_str(),
+            ("python3 '" + test::source_dir() + "/tests/text/template_oracle.py' " + arguments)
+                .c_str(),
             "r")) {}
   ~Oracle() { close(); }
   Oracle(const Oracle&) = delete;
@@ -79,7 +81,7 @@ void compare(const std::string& where, const Result<std::shared_ptr<const ChatTe
 }
 
 TEST(JinjaOracle, RendersWhatPythonRenders) {
-  const std::filesystem::path folder = ORRERY_SHARED_DIR "/data/templates";
+  const std::filesystem::path folder = test::shared_dir() + "/data/templates";
   const bool shared = std::filesystem::is_directory(folder);
   if (!shared) std::puts("the shared templates are not here: snippets only");
   Oracle oracle(shared ? "'" + folder.string() + "'" : "");

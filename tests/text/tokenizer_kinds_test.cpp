@@ -2,6 +2,7 @@
 // them (make_tokenizers.py).
 #include <gmock/gmock.h>
 
+#include "support/paths.hpp"
 #include "text/vocabulary_support.hpp"
 
 namespace orrery::text {
@@ -14,7 +15,7 @@ using testing::ElementsAreArray;
 
 json load_case(const std::string& name) {
   return json::parse(
-      test::read_text(std::string(ORRERY_SOURCE_DIR) + "/tests/text/tokenizers/" + name + ".json"));
+      test::read_text(orrery::test::source_dir() + "/tests/text/tokenizers/" + name + ".json"));
 }
 
 class HuggingFaceKindTest : public testing::TestWithParam<std::string> {};

@@ -13,13 +13,14 @@
 #include <vector>
 
 #include "storage/checkpoint.hpp"
+#include "support/paths.hpp"
 #include "text/tokenizer.hpp"
 #include "text/tokenizer_spec.hpp"
 
 namespace orrery::text::test {
 
 inline std::string shared_data() {
-  return std::string(ORRERY_SHARED_DIR) + "/data";
+  return orrery::test::shared_dir() + "/data";
 }
 
 inline std::string read_text(const std::string& path) {
