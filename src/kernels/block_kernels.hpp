@@ -99,6 +99,10 @@ struct AttentionBlock {
   const std::byte* pool;  // as in AttentionPart
   std::size_t page_bytes, head_offset;
   const std::int32_t* pages;
+  // Instead of a pool: the address of a page that is made when its turn comes, once a call and in
+  // order; its first `filled` (or all) keys and values are read.
+  const std::byte* (*make_page)(void* context, int page, int filled) = nullptr;
+  void* context = nullptr;
   DType k_type, v_type;
   float scale, softcap;  // applied to the f32 scores
   void* scratch;         // attention_scratch_bytes(k_dim, v_dim), 64-byte aligned

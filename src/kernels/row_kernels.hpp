@@ -77,9 +77,10 @@ struct AttentionPart {
   const float* q;  // (g, k_dim), q_stride floats apart
   std::size_t q_stride;
   int g, k_dim, v_dim;
-  const std::byte* pool;  // + page * page_bytes + head_offset: K (64, k_dim) | V (64, v_dim)
+  const std::byte* pool;  // + page * page_bytes + head_offset: K (64, k_dim)
   std::size_t page_bytes, head_offset;
-  const std::int32_t* pages;  // pages[i] covers positions [64 i, 64 i + 64)
+  std::size_t v_offset, v_stride;  // bytes from K to V (64, v_dim), and between its rows
+  const std::int32_t* pages;       // pages[i] covers positions [64 i, 64 i + 64)
   int begin, end;
   DType k_type, v_type;  // f16, bf16 or f32
   float scale, softcap;
@@ -107,12 +108,28 @@ struct PanelKernels {
   void (*matmul[kMaxDTypeId])(const MatmulRows&);
 };
 
+// out += factors[0] rows[0] + factors[1] rows[1] + ..., by fma in this order: class f32.
+struct RowSum {
+  const float* rows;  // (n, cols), stride floats apart
+  std::size_t stride;
+  int n, cols;
+  const float* factors;  // (n)
+  float* out;            // (cols)
+};
+
+struct DecodeKernels {
+  // n elements of a row as floats, those of orrery::decode_row: whole blocks, any n of plain types.
+  void (*decode[kMaxDTypeId])(const void* row, int n, float* out);
+  void (*add_rows)(const RowSum&);
+};
+
 struct RowKernels {
   const char* isa;  // "emu", "avx2", "avx512"
   // By dtype id; null where a type has no kernel. Quantized types: class i8; float types: f32.
   void (*matmul[kMaxDTypeId])(const MatmulRows&);
   const PanelKernels* panels;
   const PanelKernels* packed;
+  const DecodeKernels* decode;
   void (*quantize_q8)(const float* x, int k, void* q8_row);
   void (*norm)(const NormRow&);
   void (*rope)(const RopeRow&);

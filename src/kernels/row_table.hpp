@@ -30,5 +30,6 @@ ORRERY_FOR_EACH_BLOCK256(ORRERY_DECLARE)
 
 extern "C" const PanelKernels ORRERY_KERNEL_NAME(panels);
 extern "C" const PanelKernels ORRERY_KERNEL_NAME(packed);
+extern "C" const DecodeKernels ORRERY_KERNEL_NAME(decode);
 
 }  // namespace orrery::kernels

@@ -27,6 +27,7 @@ constexpr RowKernels make_table() {
 #undef ORRERY_ENTRY
   table.panels = &ORRERY_KERNEL_NAME(panels);
   table.packed = &ORRERY_KERNEL_NAME(packed);
+  table.decode = &ORRERY_KERNEL_NAME(decode);
   table.quantize_q8 = quantize_q8;
   table.norm = norm;
   table.rope = rope;

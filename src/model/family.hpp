@@ -39,6 +39,7 @@ struct Family {
   ConfigDefaults defaults{};
   std::span<const NamePair> tensor_names{};  // that differ from the usual ones in safetensors
   bool transposed = false;                   // matrices of safetensors are (in, out)
+  bool own_heads = false;                    // read() finds the sizes of a head
   // What the family adds to the common parameters; E_HPARAM.
   Status (*read)(const Source& source, Hparams& hparams) = nullptr;
   void (*forward)(Recorder& r) = nullptr;

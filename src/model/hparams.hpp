@@ -15,12 +15,20 @@ struct RopeScaling {
   // factors: every frequency has its own divisor (longrope, and the rope_freqs tensor of GGUF).
   enum class Kind { none, linear, llama3, yarn, factors } kind = Kind::none;
   float factor = 1.0F;
-  std::uint32_t original_context = 0;  // tokens
-  float attention_factor = 0.0F;       // of cos and sin; 0: by the rule of the kind
+  std::uint32_t original_context = 0;          // tokens
+  float attention_factor = 0.0F;               // of cos and sin; 0: by the rule of the kind
+  float mscale = 0.0F, mscale_all_dim = 0.0F;  // yarn: of the rule; 0: not said
   float low_freq_factor = 1.0F, high_freq_factor = 4.0F;  // llama3
   float beta_fast = 32.0F, beta_slow = 1.0F;              // yarn
   bool truncate = true;                                   // yarn: whole bounds of the ramp
   std::vector<float> short_factors, long_factors;         // factors: (rope_dim / 2) each
+};
+
+// Multi-head latent attention (plan/mla.hpp).
+struct LatentAttention {
+  std::uint32_t rank = 0;    // of the cached latents; 0: the usual attention
+  std::uint32_t q_rank = 0;  // of the queries; 0: they come from one product
+  std::uint32_t nope_dim = 0, rope_dim = 0, v_dim = 0;  // of a head: not rotated, rotated, value
 };
 
 struct Hparams {
@@ -28,7 +36,7 @@ struct Hparams {
   std::uint32_t n_layers = 0;
   std::uint32_t hidden_dim = 0;
   std::uint32_t n_heads = 0, n_kv_heads = 0;
-  std::uint32_t head_dim = 0;  // of q, k and v
+  std::uint32_t head_dim = 0;  // of q, k and v (latent attention: of q and k)
   std::uint32_t ffn_dim = 0;
   std::uint32_t vocab_size = 0;      // rows of the embedding
   std::uint32_t context_length = 0;  // tokens, as trained (or extended by the file's rope scaling)
@@ -42,6 +50,7 @@ struct Hparams {
   float logit_scale = 1.0F;                              // factor of the logits
   float attention_softcap = 0.0F, logit_softcap = 0.0F;  // 0: none
 
+  LatentAttention latent;
   plan::RopeStyle rope = plan::RopeStyle::halves;
   std::uint32_t rope_dim = 0;  // leading dims of a head that rotate
   float rope_theta = 10000.0F;
@@ -53,6 +62,7 @@ struct Hparams {
   std::vector<bool> window_layers;  // per layer
 
   std::uint32_t q_dim() const { return n_heads * head_dim; }
+  std::uint32_t attended_dim() const { return latent.rank > 0 ? n_heads * latent.v_dim : q_dim(); }
   std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
 };
 

@@ -53,6 +53,13 @@ void Recorder::place_layers() {
     group.k_dim = group.v_dim = h_.head_dim;
     group.k_type = options_.k_type;
     group.v_type = options_.v_type;
+    if (h_.latent.rank > 0) {
+      group.kv_heads = 1;
+      group.k_dim = h_.latent.rank + h_.latent.rope_dim;
+      group.v_dim = h_.latent.rank;
+      group.v_type = options_.k_type;
+      group.v_in_k = true;
+    }
     builder_.cache_group(group);
   }
 }

@@ -54,6 +54,8 @@ class Recorder {
   // Causal attention with the layer's window, rotation and cache group: (N, q_dim). With norms,
   // attn_q_norm and attn_k_norm come before the rotation.
   plan::BufferId attention(const Qkv& qkv, plan::QkNorm norms = plan::QkNorm::none);
+  // The same with latents in the cache (plan/mla.hpp): (N, heads * v_dim).
+  plan::BufferId latent_attention(plan::BufferId x);
   // x w^T (+ bias where the file has one), scaled by residual_scale and added to `residual`.
   plan::BufferId project(std::string_view stem, plan::BufferId x, std::uint32_t rows,
                          std::uint32_t cols, plan::BufferId residual);
@@ -78,6 +80,9 @@ class Recorder {
   std::string full_name(std::string_view stem, std::string_view ending) const;
   plan::WeightId add(const std::string& name, Result<Tensor> tensor, std::uint32_t begin,
                      std::uint32_t rows, std::uint32_t cols);
+  // Queries and latents: attn_q and attn_kv_a_mqa, or with attn_q_a and attn_q_b.
+  std::pair<plan::BufferId, plan::BufferId> latents(plan::BufferId x);
+  void add_head_matrices(plan::LatentOptions& options);
   plan::NormOptions rms_options() const;
   void place_layers();
   std::int16_t rope_table(bool window_layer);

@@ -39,6 +39,11 @@ class Section {
     const std::string path = prefix_ + std::string(field);
     return source_.positive_or({gguf, path}, high, fallback);
   }
+  // Only config.json has it; 0 where it says nothing.
+  Result<float> number_or_zero(std::string_view field) const {
+    const std::string path = prefix_ + std::string(field);
+    return source_.from_zero_or({"", path}, kMaxFactor, 0.0F);
+  }
   Result<std::vector<float>> numbers(std::string_view field) const {
     const std::string path = prefix_ + std::string(field);
     return source_.floats({"", path});
@@ -86,6 +91,8 @@ Status read_scaling(const Source& source, Hparams& h) {
   const float unsaid = source.is_gguf() && s.kind == Kind::factors ? 1.0F : 0.0F;
   ORRERY_TRY(s.attention_factor,
              section.number("rope.scaling.attn_factor", "attention_factor", kMaxFactor, unsaid));
+  ORRERY_TRY(s.mscale, section.number_or_zero("mscale"));
+  ORRERY_TRY(s.mscale_all_dim, section.number_or_zero("mscale_all_dim"));
   ORRERY_TRY(s.low_freq_factor, section.number("", "low_freq_factor", kMaxFactor, 1.0F));
   ORRERY_TRY(s.high_freq_factor, section.number("", "high_freq_factor", kMaxFactor, 4.0F));
   ORRERY_TRY(s.beta_fast,
@@ -202,10 +209,16 @@ std::vector<float> rope_frequencies(const RopeScaling& s, float theta, std::uint
   return frequencies;
 }
 
+double yarn_mscale(double factor, double mscale) {
+  return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+}
+
 float rope_mscale(const RopeScaling& s, std::uint32_t trained_context) {
   if (s.attention_factor > 0.0F) return s.attention_factor;
   if (s.kind == Kind::yarn) {
-    return s.factor <= 1.0F ? 1.0F : static_cast<float>(0.1 * std::log(double{s.factor}) + 1.0);
+    const bool both = s.mscale > 0.0F && s.mscale_all_dim > 0.0F;
+    const double over = yarn_mscale(s.factor, both ? s.mscale : 1.0);
+    return static_cast<float>(both ? over / yarn_mscale(s.factor, s.mscale_all_dim) : over);
   }
   if (s.kind != Kind::factors || trained_context <= s.original_context) return 1.0F;
   const double factor = static_cast<double>(trained_context) / s.original_context;

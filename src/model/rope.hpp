@@ -18,6 +18,9 @@ Status read_rope(const Source& source, Hparams& hparams, float default_theta = 1
 std::vector<float> rope_frequencies(const RopeScaling& scaling, float theta, std::uint32_t rope_dim,
                                     std::uint32_t context_length);
 
+// YaRN's factor of attention for a stretch: 0.1 mscale ln(factor) + 1.
+double yarn_mscale(double factor, double mscale);
+
 // The factor of cos and sin.
 float rope_mscale(const RopeScaling& scaling, std::uint32_t trained_context);
 

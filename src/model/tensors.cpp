@@ -172,6 +172,21 @@ Result<Tensor> Tensors::table(const std::string& name, std::uint64_t rows, std::
   return resolve(name, rows, cols, false);
 }
 
+Result<Tensor> Tensors::stack(const std::string& name, std::uint64_t n, std::uint64_t rows,
+                              std::uint64_t cols) {
+  if (const auto known = resolved_.find(name); known != resolved_.end()) {
+    ORRERY_CHECK(known->second.rows == n * rows && known->second.cols == cols);
+    return known->second;
+  }
+  ORRERY_TRY(const TensorInfo* info, require(name));
+  if (info->dims != std::array<std::uint64_t, 4>{cols, rows, n, 1}) {
+    return fail("E_SHAPE",
+                fmt::format("tensor {} has shape {}, the parameters ask for ({}, {}, {})",
+                            info->name, shape_text(*info), n, rows, cols));
+  }
+  return resolved_.emplace(name, Tensor{info->type, n * rows, cols, info->data}).first->second;
+}
+
 Result<Tensor> Tensors::vector(const std::string& name, std::uint64_t n) {
   if (const auto known = resolved_.find(name); known != resolved_.end()) {
     ORRERY_CHECK(known->second.cols == n);

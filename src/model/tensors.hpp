@@ -46,6 +46,9 @@ class Tensors {
   Result<Tensor> matrix(const std::string& name, std::uint64_t rows, std::uint64_t cols);
   // The same for an embedding, which GPT-2 does not transpose either.
   Result<Tensor> table(const std::string& name, std::uint64_t rows, std::uint64_t cols);
+  // A matrix for each of n heads in one tensor (n, rows, cols): n * rows rows.
+  Result<Tensor> stack(const std::string& name, std::uint64_t n, std::uint64_t rows,
+                       std::uint64_t cols);
   Result<Tensor> vector(const std::string& name, std::uint64_t n);
   Result<std::vector<float>> floats(const std::string& name, std::uint64_t n);
   // Data of a tensor that was resolved before; null when the checkpoint has no data.

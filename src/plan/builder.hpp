@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "plan/mla.hpp"
 #include "plan/plan.hpp"
 
 namespace orrery::plan {
@@ -64,6 +65,9 @@ class Builder {
   BufferId glu(std::string name, BufferId x, WeightId gate, WeightId up, Activation activation);
   // rope_kv_write and attention; returns (N, heads * v_dim).
   BufferId attention(BufferId q, BufferId k, BufferId v, const AttentionOptions& options);
+  // Latent attention (mla.hpp), absorbed or expanded as the phase wants; returns (N, heads *
+  // v_head).
+  BufferId latent_attention(BufferId q, BufferId latent, const LatentOptions& options);
   BufferId add(std::string name, BufferId a, BufferId b);
   void tap(std::string name, BufferId x);
   // Takes the output rows; the result has R rows.
@@ -76,6 +80,7 @@ class Builder {
   BufferId operand(BufferId x, NumberClass number_class);
   Step& append(Op op, NumberClass number_class);
   NumberClass class_of(WeightId weight, Extent rows) const;
+  Step& append_latent(Op op, NumberClass number_class, const LatentOptions& options);
 
   Plan plan_;
   bool deterministic_;

@@ -37,7 +37,7 @@ double embed_bytes(const Plan& plan, const Step& step, const Work& work) {
 // K and V of one token and layer.
 double token_bytes(const Plan& plan, const Step& step) {
   const CacheGroup& group = plan.groups[static_cast<std::size_t>(step.group)];
-  return static_cast<double>(group.kv_heads * (group.k_row_bytes() + group.v_row_bytes()));
+  return static_cast<double>(group.kv_heads * group.head_token_bytes());
 }
 
 StepCost attention_cost(const Plan& plan, const Step& step, const Work& work) {
@@ -53,6 +53,38 @@ StepCost attention_cost(const Plan& plan, const Step& step, const Work& work) {
   const double dims = step.k_dim + step.v_dim;
   return {work.sequences * (end - first) * token_bytes(plan, step),
           2 * work.sequences * seen * step.heads * dims};
+}
+
+// The matrices of the heads, once for each row of `rows`: of keys, of values.
+double latent_operations(const Step& step, double rows, bool keys, bool values) {
+  const double cols = (keys ? step.nope_dim : 0) + (values ? step.v_head : 0);
+  return 2 * rows * step.heads * step.v_dim * cols;
+}
+
+// Bytes of the heads' matrices that a step reads: a joint one is read in part.
+double latent_bytes(const Plan& plan, const Step& step, std::uint32_t dim) {
+  const auto all = static_cast<double>(step_weight_bytes(plan, step));
+  return step.latent == LatentWeights::split ? all : all * dim / (step.nope_dim + step.v_head);
+}
+
+// Every cached latent is expanded once for all queries.
+StepCost expanded_cost(const Plan& plan, const Step& step, const Work& work) {
+  Step heads = step;
+  heads.k_dim = static_cast<std::uint16_t>(step.nope_dim + step.rope_dim);
+  heads.v_dim = step.v_head;
+  StepCost cost = attention_cost(plan, heads, work);
+  const double cached = 1.0 * work.sequences * (work.position + work.tokens);
+  cost.bytes += static_cast<double>(step_weight_bytes(plan, step));
+  cost.operations += latent_operations(step, cached, true, true);
+  return cost;
+}
+
+StepCost mla_write_cost(const Plan& plan, const Step& step, const Work& work) {
+  const double rows = rows_of(plan, step.in[0], work);
+  const double written = rows * token_bytes(plan, step);
+  if (step.w[0] == kNone) return {written, 0};
+  return {written + latent_bytes(plan, step, step.nope_dim),
+          latent_operations(step, rows, true, false)};
 }
 
 // "blk.3.attn_q.weight" -> "attn_q"
@@ -99,6 +131,13 @@ StepCost step_cost(const Plan& plan, const Step& step, const Work& work) {
               0};
     case Op::attention:
       return attention_cost(plan, step, work);
+    case Op::mla_write:
+      return mla_write_cost(plan, step, work);
+    case Op::mla_values:
+      return {latent_bytes(plan, step, step.v_head),
+              latent_operations(step, rows_of(plan, step.in[0], work), false, true)};
+    case Op::mla_attention:
+      return expanded_cost(plan, step, work);
     default:
       return {weights, 0};
   }

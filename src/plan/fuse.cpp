@@ -36,6 +36,8 @@ bool can_convert_output(const Step& step) {
   switch (step.op) {
     case Op::norm:
     case Op::attention:
+    case Op::mla_values:
+    case Op::mla_attention:
     case Op::mul:
     case Op::select_rows:
       return true;

@@ -21,6 +21,12 @@ std::string_view op_name(Op op) {
       return "rope_kv_write";
     case Op::attention:
       return "attention";
+    case Op::mla_write:
+      return "mla_write";
+    case Op::mla_values:
+      return "mla_values";
+    case Op::mla_attention:
+      return "mla_attention";
     case Op::select_rows:
       return "select_rows";
     case Op::logits:

@@ -73,17 +73,23 @@ struct Weight {
 enum class CacheKind : std::uint8_t { full, window, state };
 
 // Pages of 64 tokens; one page holds all layers of the group. Layout `plain` of a page:
-// [layer][kv_head]{ K (64, k_dim) | V (64, v_dim) }, each of its own type: f16, bf16 or f32.
+// [layer][kv_head]{ K (64, k_dim) | V (64, v_dim) }, each of its own type: f16, bf16 or f32. With
+// v_in_k (latent attention) there is no V part: a value is the first v_dim elements of its key.
 struct CacheGroup {
   CacheKind kind = CacheKind::full;
   std::uint32_t window = 0;  // tokens, kind == window
   std::uint32_t layers = 0;
   std::uint32_t kv_heads = 0, k_dim = 0, v_dim = 0;
   DType k_type = DType::f16, v_type = DType::f16;
+  bool v_in_k = false;  // then v_type is k_type
   bool operator==(const CacheGroup&) const = default;
   std::uint64_t k_row_bytes() const { return row_bytes(k_type, k_dim); }
   std::uint64_t v_row_bytes() const { return row_bytes(v_type, v_dim); }
-  std::uint64_t head_bytes() const { return 64 * (k_row_bytes() + v_row_bytes()); }
+  // From one value to the next, and from a head's first key to its first value.
+  std::uint64_t v_stride() const { return v_in_k ? k_row_bytes() : v_row_bytes(); }
+  std::uint64_t v_offset() const { return v_in_k ? 0 : 64 * k_row_bytes(); }
+  std::uint64_t head_token_bytes() const { return k_row_bytes() + (v_in_k ? 0 : v_row_bytes()); }
+  std::uint64_t head_bytes() const { return 64 * head_token_bytes(); }
   std::uint64_t page_bytes() const { return head_bytes() * kv_heads * layers; }
 };
 inline constexpr std::uint32_t kPageTokens = 64;
@@ -96,6 +102,9 @@ enum class Op : std::uint8_t {
   mul,            // out0 = in0 * in1
   rope_kv_write,  // q, k, v -> rotated q in out0, k and v into pages of the cache group
   attention,      // out0 (N, heads*v_dim) = softmax(scale q k^T) v over the pages of the sequence
+  mla_write,      // q, latent -> queries in out0, normed and rotated latents into pages (mla.hpp)
+  mla_values,     // out0 (N, heads*v_head) = values of attended latents in0, each head by its w0
+  mla_attention,  // the same as mla_write, attention, mla_values with keys and values expanded
   select_rows,    // out0 (R, d) = in0[output_rows]
   logits,         // out0 (R, vocab) = in0 x w0^T, scaled and softcapped
   add,            // out0 = in0 + in1
@@ -109,6 +118,9 @@ enum class Activation : std::uint8_t { none, silu, gelu_tanh, gelu_erf };
 enum class RopeStyle : std::uint8_t { none, adjacent, halves };
 // What q_norm / k_norm of rope_kv_write normalise over: one head, or the whole width.
 enum class QkNorm : std::uint8_t { none, head, width };
+
+// How a file stores the matrices that make a head's keys and values from a latent: mla.hpp.
+enum class LatentWeights : std::uint8_t { none, joint, split };
 
 // One fused operation. A plain struct: every field has a value; those an op does not use keep
 // their defaults, so that steps compare and hash.
@@ -137,7 +149,10 @@ struct Step {
   std::int16_t group_layer = -1;  // layer inside the group's pages
   std::uint16_t heads = 0, kv_heads = 0;
   std::uint16_t k_dim = 0, v_dim = 0;  // per head
-  std::uint32_t window = 0;            // attention sees positions > p - window; 0 is all
+  // Latent attention: elements of a query head that do not rotate, elements of a head's value.
+  std::uint16_t nope_dim = 0, v_head = 0;
+  LatentWeights latent = LatentWeights::none;
+  std::uint32_t window = 0;  // attention sees positions > p - window; 0 is all
   RopeStyle rope = RopeStyle::none;
   std::uint16_t rope_dim = 0;     // leading dims of a head that rotate
   std::int16_t rope_table = -1;   // constants[rope_table]: rope_dim/2 frequencies

@@ -13,6 +13,7 @@ constexpr std::string_view kForms[] = {"f32", "q8", "bf16"};
 constexpr std::string_view kKinds[] = {"full", "window", "state"};
 constexpr std::string_view kActivations[] = {"none", "silu", "gelu_tanh", "gelu_erf"};
 constexpr std::string_view kRopes[] = {"none", "adjacent", "halves"};
+constexpr std::string_view kLatents[] = {"none", "joint", "split"};
 constexpr std::string_view kQkNorms[] = {"none", "head", "width"};
 
 template <std::size_t n, class E>
@@ -70,6 +71,9 @@ std::string details(const Step& step) {
   add("group", fmt::format("{}.{}", step.group, step.group_layer), true);
   add("heads", fmt::format("{}/{}", step.heads, step.kv_heads), true);
   add("dims", fmt::format("{}/{}", step.k_dim, step.v_dim), true);
+  add("latent", name_in(kLatents, step.latent), step.latent != LatentWeights::none);
+  add("head", fmt::format("{}+{}/{}", step.nope_dim, step.rope_dim, step.v_head),
+      step.latent != LatentWeights::none);
   add("window", step.window, step.window != 0);
   add("rope", name_in(kRopes, step.rope), step.rope != RopeStyle::none);
   add("rope_dim", step.rope_dim, step.rope != RopeStyle::none);
@@ -116,10 +120,11 @@ std::string to_text(const Plan& plan) {
     const CacheGroup& group = plan.groups[i];
     const std::string window =
         group.kind == CacheKind::window ? fmt::format("({})", group.window) : "";
-    text += fmt::format("group {} {}{}: layers {}, kv heads {}, dims {}/{}, {}/{}, page {} B\n", i,
-                        name_in(kKinds, group.kind), window, group.layers, group.kv_heads,
-                        group.k_dim, group.v_dim, dtype_info(group.k_type).name,
-                        dtype_info(group.v_type).name, group.page_bytes());
+    text +=
+        fmt::format("group {} {}{}: layers {}, kv heads {}, dims {}/{}, {}/{}, page {} B{}\n", i,
+                    name_in(kKinds, group.kind), window, group.layers, group.kv_heads, group.k_dim,
+                    group.v_dim, dtype_info(group.k_type).name, dtype_info(group.v_type).name,
+                    group.page_bytes(), group.v_in_k ? ", values in keys" : "");
   }
   for (std::size_t i = 0; i < plan.steps.size(); ++i) print_step(text, plan, i);
   return text;

@@ -115,12 +115,12 @@ GGUF_NAMES = {
 }
 
 
-def gguf_name(name):
+def gguf_name(name, names=GGUF_NAMES):
     stem, ending = name.rsplit(".", 1)
     if stem.startswith("model.layers."):
         layer, rest = stem[len("model.layers."):].split(".", 1)
-        return f"blk.{layer}.{GGUF_NAMES[rest]}.{ending}"
-    return f"{GGUF_NAMES[stem]}.{ending}"
+        return f"blk.{layer}.{names[rest]}.{ending}"
+    return f"{names[stem]}.{ending}"
 
 
 def neighbours(x, heads):
@@ -184,6 +184,11 @@ def make(name, settings, seed):
     (folder / "config.json").write_text(json.dumps(c, indent=1) + "\n")
     write_safetensors(folder / "model.safetensors", w)
     write_gguf(folder / f"{name}-f16.gguf", name, c, w)
+    write_logits(folder, name, rng)
+
+
+def write_logits(folder, name, rng):
+    """What transformers makes of two prompts and their greedy continuations."""
     model = transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager")
     prompts = []
@@ -201,5 +206,6 @@ def make(name, settings, seed):
     (folder / "golden.json").write_text(json.dumps({"name": name, "prompts": prompts}) + "\n")
 
 
-for index, (model_name, model_settings) in enumerate(MODELS.items()):
-    make(model_name, model_settings, 100 + index)
+if __name__ == "__main__":
+    for index, (model_name, model_settings) in enumerate(MODELS.items()):
+        make(model_name, model_settings, 100 + index)

@@ -78,6 +78,8 @@ std::vector<float> attend(const RowKernels& table, const Shape& s, const Cache& 
     a.q_stride = static_cast<std::size_t>(s.k_dim);
     a.g = s.g, a.k_dim = s.k_dim, a.v_dim = s.v_dim;
     a.pool = c.pool.data(), a.page_bytes = c.page_bytes, a.head_offset = c.head_offset;
+    a.v_offset = 64 * row_bytes(s.k_type, static_cast<std::uint64_t>(s.k_dim));
+    a.v_stride = row_bytes(s.v_type, static_cast<std::uint64_t>(s.v_dim));
     a.pages = c.pages.data();
     a.begin = std::max(part * 256, s.first);
     a.end = std::min(part * 256 + 256, s.end);

@@ -2,7 +2,7 @@
 // merged in index order, so that the result does not depend on who computed which part.
 #include <algorithm>
 
-#include "backend/cpu/step.hpp"
+#include "backend/cpu/attention_output.hpp"
 
 namespace orrery::backend::cpu {
 namespace {
@@ -12,7 +12,7 @@ constexpr std::size_t kCounterBytes = 64;
 
 struct Shape {
   std::uint32_t heads, kv_heads, k_dim, v_dim, g;
-  std::size_t head_bytes, page_bytes, layer_offset;
+  std::size_t head_bytes, page_bytes, layer_offset, v_offset, v_stride;
   std::byte* pool;
   std::size_t group;
   DType k_type, v_type;
@@ -32,6 +32,8 @@ struct Shape {
     const plan::CacheGroup& cache = context.plan->groups[group];
     head_bytes = cache.head_bytes();
     page_bytes = cache.page_bytes();
+    v_offset = cache.v_offset();
+    v_stride = cache.v_stride();
     layer_offset = head_bytes * cache.kv_heads * static_cast<std::size_t>(step.group_layer);
     pool = context.bindings->pools[group].base;
     k_type = cache.k_type;
@@ -157,6 +159,8 @@ class AttentionRows : public CpuStep {
     args.pool = s_.pool;
     args.page_bytes = s_.page_bytes;
     args.head_offset = s_.layer_offset + static_cast<std::size_t>(item.head) * s_.head_bytes;
+    args.v_offset = s_.v_offset;
+    args.v_stride = s_.v_stride;
     args.pages = batch.page_tables[s_.group] + batch.row_sequence[item.row] * batch.pages_stride;
     args.begin = std::max(item.begin, first);
     args.end = std::min(item.end, first + kPartTokens);
@@ -261,15 +265,7 @@ class AttentionBlocks : public CpuStep {
     args.scale = s_.scale;
     args.softcap = s_.softcap;
     args.scratch = worker.scratch;
-    args.out_feature = static_cast<int>(head * s_.v_dim);
-    args.out_features = static_cast<int>(out_.cols);
-    if (out_.form == plan::Form::f32) {
-      args.out_f = out_.block(b) + std::size_t{head} * s_.v_dim * 32;
-      args.out_f_block_stride = out_.row_bytes * 32 / sizeof(float);
-    } else {
-      args.out_x = out_.block(b);
-      args.out_x_block_stride = out_.row_bytes * 32;
-    }
+    set_output(args, out_, b, head * s_.v_dim);
     kernels_.attention(args);
   }
 

@@ -40,6 +40,14 @@ const float* CompileContext::vector(plan::WeightId id) const {
   return vectors->back()->data();
 }
 
+const RopeTable& CompileContext::rope_table(const plan::Step& step) const {
+  const auto* wanted = &plan->constants[static_cast<std::size_t>(step.rope_table)];
+  for (const RopeTable& table : *rope_tables) {
+    if (table.frequencies == wanted && table.mscale == step.rope_mscale) return table;
+  }
+  ORRERY_CHECK(false);
+}
+
 std::string CompileContext::kernel_label(bool block_kernel, std::string_view what,
                                          plan::WeightId id) const {
   std::string label = block_kernel ? kernels->blocks->isa : kernels->rows->isa;

@@ -30,6 +30,9 @@ class CpuBackend : public Backend {
         return out.cols % 32 == 0 || out.form == plan::Form::bf16;
       case plan::Op::attention:
         return step.v_dim % 32 == 0;
+      case plan::Op::mla_values:
+      case plan::Op::mla_attention:
+        return step.v_head % 32 == 0;
       case plan::Op::matmul:
         return out.cols % 32 == 0;
       default:

@@ -37,6 +37,12 @@ StepResult make_step(const CompileContext& context, const plan::Step& step) {
       return blocks ? make_rope_kv_write_blocks(context, step) : make_rope_kv_write(context, step);
     case plan::Op::attention:
       return blocks ? make_attention_blocks(context, step) : make_attention(context, step);
+    case plan::Op::mla_write:
+      return blocks ? make_mla_write_blocks(context, step) : make_mla_write(context, step);
+    case plan::Op::mla_values:
+      return make_mla_values(context, step);
+    case plan::Op::mla_attention:
+      return make_mla_attention_blocks(context, step);
     case plan::Op::select_rows:
       return make_select_rows(context, step);
     case plan::Op::add:
@@ -86,7 +92,7 @@ Result<std::unique_ptr<CpuProgram>> CpuProgram::compile(const plan::Plan& plan, 
 
 void CpuProgram::add_rope_tables() {
   for (const plan::Step& step : plan_.steps) {
-    if (step.op != plan::Op::rope_kv_write || step.rope == plan::RopeStyle::none) continue;
+    if (step.rope == plan::RopeStyle::none) continue;
     const auto* frequencies = &plan_.constants[static_cast<std::size_t>(step.rope_table)];
     const bool known = std::ranges::any_of(rope_tables_, [&](const RopeTable& table) {
       return table.frequencies == frequencies && table.mscale == step.rope_mscale;

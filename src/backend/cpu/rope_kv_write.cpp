@@ -1,50 +1,11 @@
 // rope_kv_write: q and k normalised (where the family does) and rotated; k and v into their pages.
 #include <cstring>
 
-#include "backend/cpu/step.hpp"
+#include "backend/cpu/cache_rows.hpp"
 #include "base/check.hpp"
 
 namespace orrery::backend::cpu {
 namespace {
-
-// The address of a token's K or V row inside the pages of its sequence.
-struct CacheRows {
-  std::byte* pool = nullptr;
-  std::size_t page_bytes = 0, layer_offset = 0, head_bytes = 0, k_row_bytes = 0, v_row_bytes = 0;
-  DType k_type = DType::f16, v_type = DType::f16;
-  std::size_t group = 0;
-
-  CacheRows(const CompileContext& context, const plan::Step& step)
-      : group(static_cast<std::size_t>(step.group)) {
-    const plan::CacheGroup& cache = context.plan->groups[group];
-    pool = context.bindings->pools[group].base;
-    page_bytes = cache.page_bytes();
-    head_bytes = cache.head_bytes();
-    layer_offset = head_bytes * cache.kv_heads * static_cast<std::size_t>(step.group_layer);
-    k_row_bytes = cache.k_row_bytes();
-    v_row_bytes = cache.v_row_bytes();
-    k_type = cache.k_type;
-    v_type = cache.v_type;
-  }
-
-  std::byte* page(const Batch& batch, std::int32_t row, std::uint32_t head) const {
-    const std::int32_t sequence = batch.row_sequence[row];
-    const std::int32_t index = batch.positions[row] / static_cast<std::int32_t>(plan::kPageTokens);
-    const std::int32_t number = batch.page_tables[group][sequence * batch.pages_stride + index];
-    ORRERY_CHECK(number >= 0);
-    return pool + static_cast<std::size_t>(number) * page_bytes + layer_offset + head * head_bytes;
-  }
-  static std::size_t slot(const Batch& batch, std::int32_t row) {
-    return static_cast<std::size_t>(batch.positions[row]) % plan::kPageTokens;
-  }
-  std::byte* k_row(const Batch& batch, std::int32_t row, std::uint32_t head) const {
-    return page(batch, row, head) + slot(batch, row) * k_row_bytes;
-  }
-  std::byte* v_row(const Batch& batch, std::int32_t row, std::uint32_t head) const {
-    return page(batch, row, head) + plan::kPageTokens * k_row_bytes +
-           slot(batch, row) * v_row_bytes;
-  }
-};
 
 // What rows and blocks share.
 struct RopeStep {
@@ -76,15 +37,7 @@ struct RopeStep {
         norm_offset(step.norm_offset),
         rope_dim(step.rope_dim),
         adjacent(step.rope == plan::RopeStyle::adjacent) {
-    if (step.rope == plan::RopeStyle::none) return;
-    for (const RopeTable& candidate : *context.rope_tables) {
-      const std::vector<float>& wanted =
-          context.plan->constants[static_cast<std::size_t>(step.rope_table)];
-      if (candidate.frequencies == &wanted && candidate.mscale == step.rope_mscale) {
-        table = &candidate;
-      }
-    }
-    ORRERY_CHECK(table != nullptr);
+    if (step.rope != plan::RopeStyle::none) table = &context.rope_table(step);
   }
 };
 
@@ -145,21 +98,11 @@ class RopeRows : public CpuStep, public RowRope {
   }
 
   void store_k(const Batch& batch, std::int32_t row, std::uint32_t head, const float* k) const {
-    store(s_.cache.k_type, k, s_.k_dim, s_.cache.k_row(batch, row, head));
+    store_row(kernels_, s_.cache.k_type, k, s_.k_dim, s_.cache.k_row(batch, row, head));
   }
   void store_v(const Batch& batch, std::int32_t row, std::uint32_t head) const {
-    store(s_.cache.v_type, s_.v.row(row) + std::size_t{head} * s_.v_dim, s_.v_dim,
-          s_.cache.v_row(batch, row, head));
-  }
-
-  void store(DType type, const float* x, std::uint32_t n, std::byte* to) const {
-    if (type == DType::f32) {
-      std::memcpy(to, x, std::size_t{n} * 4);
-    } else if (type == DType::bf16) {
-      kernels_.to_bf16(x, to, static_cast<int>(n));
-    } else {
-      kernels_.to_f16(x, to, static_cast<int>(n));
-    }
+    store_row(kernels_, s_.cache.v_type, s_.v.row(row) + std::size_t{head} * s_.v_dim, s_.v_dim,
+              s_.cache.v_row(batch, row, head));
   }
 
   void normalize(const float* x, const float* weight, std::uint32_t n_heads, float* to) const {
@@ -263,14 +206,8 @@ class RopeBlocks : public CpuStep {
   void store(const Batch& batch, std::int32_t b, const float* x, bool is_k) const {
     const std::uint32_t dim = is_k ? s_.k_dim : s_.v_dim;
     for (std::uint32_t h = 0; h < s_.kv_heads; ++h) {
-      void* rows[32] = {};
-      const std::int32_t n = std::min(32, batch.n_tokens - 32 * b);
-      for (std::int32_t t = 0; t < n; ++t) {
-        const std::int32_t row = 32 * b + t;
-        rows[t] = is_k ? s_.cache.k_row(batch, row, h) : s_.cache.v_row(batch, row, h);
-      }
-      kernels_.blocks->store_cache({x + std::size_t{h} * dim * 32, static_cast<int>(dim), rows,
-                                    is_k ? s_.cache.k_type : s_.cache.v_type});
+      store_block(*kernels_.blocks, s_.cache, batch, b, h, x + std::size_t{h} * dim * 32, dim,
+                  is_k);
     }
   }
 

@@ -128,6 +128,7 @@ struct CompileContext {
   // A norm weight or bias as f32 (a copy where the file has another type); null for kNone.
   const float* vector(plan::WeightId id) const;
   const std::byte* weight(plan::WeightId id) const;
+  const RopeTable& rope_table(const plan::Step& step) const;
   const plan::Weight& info(plan::WeightId id) const;
   std::string kernel_label(bool block_kernel, std::string_view what, plan::WeightId id) const;
 };
@@ -142,6 +143,10 @@ StepResult make_rope_kv_write(const CompileContext& context, const plan::Step& s
 StepResult make_rope_kv_write_blocks(const CompileContext& context, const plan::Step& step);
 StepResult make_attention(const CompileContext& context, const plan::Step& step);
 StepResult make_attention_blocks(const CompileContext& context, const plan::Step& step);
+StepResult make_mla_write(const CompileContext& context, const plan::Step& step);
+StepResult make_mla_write_blocks(const CompileContext& context, const plan::Step& step);
+StepResult make_mla_values(const CompileContext& context, const plan::Step& step);
+StepResult make_mla_attention_blocks(const CompileContext& context, const plan::Step& step);
 StepResult make_select_rows(const CompileContext& context, const plan::Step& step);
 StepResult make_elementwise(const CompileContext& context,
                             const plan::Step& step);  // add, mul, tap

@@ -8,11 +8,10 @@
 #include "tensor/half.hpp"
 
 namespace orrery::backend::reference {
-namespace {
 
 using plan::kPageTokens;
 
-void store(DType type, std::byte* target, const double* x, std::uint32_t n) {
+void store_elements(DType type, std::byte* target, const double* x, std::uint32_t n) {
   for (std::uint32_t i = 0; i < n; ++i) {
     const auto value = static_cast<float>(x[i]);
     const std::uint16_t half = type == DType::bf16 ? f32_to_bf16(value) : f32_to_f16(value);
@@ -24,7 +23,7 @@ void store(DType type, std::byte* target, const double* x, std::uint32_t n) {
   }
 }
 
-double load(DType type, const std::byte* source, std::uint32_t i) {
+double load_element(DType type, const std::byte* source, std::uint32_t i) {
   float value = 0.0F;
   std::uint16_t half = 0;
   if (type == DType::f32) {
@@ -35,21 +34,22 @@ double load(DType type, const std::byte* source, std::uint32_t i) {
   return type == DType::bf16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
-// Rotates the leading rope_dim elements of one head.
 void rotate(const plan::Step& step, const std::vector<float>& frequencies, std::int32_t position,
-            double* head) {
+            double* x) {
   const int pairs = step.rope_dim / 2;
   for (int i = 0; i < pairs; ++i) {
     const bool adjacent = step.rope == plan::RopeStyle::adjacent;
-    double& a = head[adjacent ? 2 * i : i];
-    double& b = head[adjacent ? 2 * i + 1 : i + pairs];
+    double& a = x[adjacent ? 2 * i : i];
+    double& b = x[adjacent ? 2 * i + 1 : i + pairs];
     const double angle = double{frequencies[i]} * position;
     const double c = std::cos(angle) * step.rope_mscale, s = std::sin(angle) * step.rope_mscale;
-    const double x = a, y = b;
-    a = x * c - y * s;
-    b = x * s + y * c;
+    const double before = a;
+    a = before * c - b * s;
+    b = before * s + b * c;
   }
 }
+
+namespace {
 
 // q or k of one token: (heads, dim) in place.
 void normalise_and_rotate(const plan::Step& step, const std::vector<float>& weight,
@@ -81,9 +81,8 @@ std::byte* ReferenceProgram::cache_row(const plan::Step& step, const Batch& batc
   ORRERY_CHECK(page >= 0 && static_cast<std::uint32_t>(page) < pool.capacity);
   const std::uint64_t head_index = std::uint64_t{group.kv_heads} * step.group_layer + head;
   const std::uint64_t slot = static_cast<std::uint32_t>(position) % kPageTokens;
-  const std::uint64_t offset = value
-                                   ? kPageTokens * group.k_row_bytes() + slot * group.v_row_bytes()
-                                   : slot * group.k_row_bytes();
+  const std::uint64_t offset =
+      value ? group.v_offset() + slot * group.v_stride() : slot * group.k_row_bytes();
   return pool.base + group.page_bytes() * static_cast<std::uint32_t>(page) +
          group.head_bytes() * head_index + offset;
 }
@@ -110,10 +109,10 @@ void ReferenceProgram::rope_kv_write(const plan::Step& step, const Batch& batch)
     normalise_and_rotate(step, k_weight, frequencies, position, step.kv_heads, k.data());
     const double* v = &buffers_[step.in[2]][std::size_t{v_cols} * row];
     for (std::uint32_t h = 0; h < step.kv_heads; ++h) {
-      store(group.k_type, cache_row(step, batch, row, position, h, false),
-            &k[std::size_t{h} * step.k_dim], step.k_dim);
-      store(group.v_type, cache_row(step, batch, row, position, h, true), v + h * step.v_dim,
-            step.v_dim);
+      store_elements(group.k_type, cache_row(step, batch, row, position, h, false),
+                     &k[std::size_t{h} * step.k_dim], step.k_dim);
+      store_elements(group.v_type, cache_row(step, batch, row, position, h, true),
+                     v + h * step.v_dim, step.v_dim);
     }
   }
 }
@@ -133,7 +132,7 @@ void ReferenceProgram::attention(const plan::Step& step, const Batch& batch) {
       for (std::int32_t p = first; p <= last; ++p) {
         const std::byte* k = cache_row(step, batch, row, p, kv_head, false);
         double score = 0.0;
-        for (std::uint32_t i = 0; i < k_dim; ++i) score += q[i] * load(group.k_type, k, i);
+        for (std::uint32_t i = 0; i < k_dim; ++i) score += q[i] * load_element(group.k_type, k, i);
         score *= step.scale;
         if (step.softcap > 0.0F) score = step.softcap * std::tanh(score / step.softcap);
         scores.push_back(score);
@@ -146,7 +145,8 @@ void ReferenceProgram::attention(const plan::Step& step, const Batch& batch) {
       for (std::int32_t p = first; p <= last; ++p) {
         const std::byte* v = cache_row(step, batch, row, p, kv_head, true);
         const double weight = scores[p - first] / sum;
-        for (std::uint32_t i = 0; i < v_dim; ++i) out[i] += weight * load(group.v_type, v, i);
+        for (std::uint32_t i = 0; i < v_dim; ++i)
+          out[i] += weight * load_element(group.v_type, v, i);
       }
     }
   }

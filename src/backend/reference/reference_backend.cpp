@@ -86,6 +86,12 @@ void ReferenceProgram::run_step(const plan::Step& step, const Batch& batch) {
       return rope_kv_write(step, batch);
     case plan::Op::attention:
       return attention(step, batch);
+    case plan::Op::mla_write:
+      return mla_write(step, batch);
+    case plan::Op::mla_values:
+      return mla_values(step, batch);
+    case plan::Op::mla_attention:
+      return mla_attention(step, batch);
     case plan::Op::select_rows:
       return select_rows(step, batch);
     case plan::Op::tap:

@@ -41,6 +41,11 @@ class ReferenceProgram : public Program {
   std::byte* cache_row(const plan::Step& step, const Batch& batch, std::int64_t row,
                        std::int32_t position, std::uint32_t head, bool value) const;
 
+  // mla.cpp
+  void mla_write(const plan::Step& step, const Batch& batch);
+  void mla_values(const plan::Step& step, const Batch& batch);
+  void mla_attention(const plan::Step& step, const Batch& batch);
+
   std::int64_t rows_of(plan::BufferId buffer, const Batch& batch) const;
   std::uint32_t cols_of(plan::BufferId buffer) const { return plan_.buffers[buffer].cols; }
   // Row `row` of a weight, decoded: (cols).
@@ -55,5 +60,11 @@ class ReferenceProgram : public Program {
 
 // x / rms(x) * (weight + offset) over n elements in place; weight null is all ones.
 void rms_norm(double* x, std::uint32_t n, const float* weight, double offset, double eps);
+// Rotates the rope_dim elements from x.
+void rotate(const plan::Step& step, const std::vector<float>& frequencies, std::int32_t position,
+            double* x);
+// Elements of the cache: n of them written, element i read.
+void store_elements(DType type, std::byte* target, const double* x, std::uint32_t n);
+double load_element(DType type, const std::byte* source, std::uint32_t i);
 
 }  // namespace orrery::backend::reference

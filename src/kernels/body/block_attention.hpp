@@ -181,9 +181,11 @@ struct BlockFlash {
   void convert(int page) const {
     const std::size_t k_row = element_bytes(a.k_type) * static_cast<std::size_t>(a.k_dim);
     const std::size_t v_row = element_bytes(a.v_type) * static_cast<std::size_t>(a.v_dim);
-    const std::byte* k = a.pool + a.pages[page] * a.page_bytes + a.head_offset;
-    const std::byte* v_rows = k + kPageKeys * k_row;
     const int filled = last + 1 - page * kPageKeys;
+    const std::byte* k = a.make_page != nullptr
+                             ? a.make_page(a.context, page, filled)
+                             : a.pool + a.pages[page] * a.page_bytes + a.head_offset;
+    const std::byte* v_rows = k + kPageKeys * k_row;
     for (int key = 0; key < kPageKeys; ++key) {
       std::uint8_t* panel =
           k_panel + static_cast<std::size_t>(key / 32) * shape.k_steps * P::kStepBytes;

@@ -77,14 +77,12 @@ inline void soften(const AttentionPart& a, float* scores, float* m, float* l) {
 template <class Cache, int kHeads, int kSlices>
 [[gnu::always_inline]] inline void weigh_slices(const AttentionPart& a, int head, int i,
                                                 const float* weights) {
-  const std::size_t values =
-      kPageTokens * static_cast<std::size_t>(a.k_dim) * element_bytes(a.k_type);
-  const std::ptrdiff_t row_bytes = static_cast<std::ptrdiff_t>(a.v_dim) * Cache::kBytes;
+  const auto row_bytes = static_cast<std::ptrdiff_t>(a.v_stride);
   V::F acc[kHeads][kSlices];
   for (int h = 0; h < kHeads; ++h)
     for (int s = 0; s < kSlices; ++s) acc[h][s] = V::zero();
   for (int t = a.begin; t < a.end;) {
-    const std::byte* v = page_of(a, t) + values + i * Cache::kBytes;
+    const std::byte* v = page_of(a, t) + a.v_offset + i * Cache::kBytes;
     const int page_end = (t / kPageTokens + 1) * kPageTokens;
     for (const int stop = page_end < a.end ? page_end : a.end; t < stop; ++t) {
       const std::byte* row = v + t % kPageTokens * row_bytes;

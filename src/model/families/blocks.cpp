@@ -6,7 +6,7 @@ namespace {
 // attn_output and ffn_down; the result is added to `residual`, if any.
 plan::BufferId attention_output(Recorder& r, plan::BufferId attended, plan::BufferId residual) {
   const Hparams& h = r.hparams();
-  return r.project("attn_output", attended, h.hidden_dim, h.q_dim(), residual);
+  return r.project("attn_output", attended, h.hidden_dim, h.attended_dim(), residual);
 }
 
 plan::BufferId ffn_down(Recorder& r, plan::BufferId gated, plan::BufferId residual) {
