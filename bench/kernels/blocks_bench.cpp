@@ -13,6 +13,7 @@
 
 #include "kernels/dispatch.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/packed.hpp"
 
 namespace {
 
@@ -124,9 +125,11 @@ void report(const char* what, double flops, double seconds, double peak) {
 struct Shape {
   DType type;
   int k, n, m;
+  Layout layout = Layout::file;
 };
 
 void bench_matmul(const BlockKernels& blocks, const Shape& s, double peak) {
+  const bool packed = s.layout == Layout::packed;
   const std::size_t stride = row_bytes(s.type, s.k);
   const Memory w = allocate(stride * s.n), x = allocate(std::size_t(s.m) * s.k * 2);
   const Memory scratch = allocate(blocks.matmul_scratch_bytes(s.k));
@@ -136,11 +139,11 @@ void bench_matmul(const BlockKernels& blocks, const Shape& s, double peak) {
   call.scratch = scratch.get(), call.out_x = out.get(), call.features = s.n;
   const double time = best_time([&] {
     call.n = s.n, call.w = w.get();
-    blocks.matmul[static_cast<int>(s.type)](call);
+    (packed ? blocks.matmul_packed : blocks.matmul)[static_cast<int>(s.type)](call);
   });
   char name[96];
-  std::snprintf(name, sizeof name, "matmul %-7s %d -> %d, m %d", dtype_info(s.type).name.data(),
-                s.k, s.n, s.m);
+  std::snprintf(name, sizeof name, "matmul %s%s %d -> %d, m %d", dtype_info(s.type).name.data(),
+                packed ? " packed" : "", s.k, s.n, s.m);
   report(name, 2.0 * s.k * s.n * s.m, time, peak);
 }
 
@@ -190,7 +193,10 @@ int main(int argc, char** argv) {
           Shape{DType::q6_k, 1536, 576, 32}, Shape{DType::q4_k, 1536, 576, 32},
           Shape{DType::q5_0, 896, 896, 512}, Shape{DType::q8_0, 576, 576, 512},
           Shape{DType::q4_k, 1536, 576, 512}, Shape{DType::q6_k, 4864, 896, 512},
-          Shape{DType::iq4_xs, 1536, 576, 512}}) {
+          Shape{DType::iq4_xs, 1536, 576, 512}, Shape{DType::q4_1, 576, 576, 512},
+          Shape{DType::q4_1, 576, 576, 512, Layout::packed},
+          Shape{DType::q5_0, 896, 896, 512, Layout::packed},
+          Shape{DType::q8_0, 576, 576, 512, Layout::packed}}) {
       bench_matmul(*set.blocks, shape, peak);
     }
     bench_attention(*set.blocks, 64, 3, 512, peak);

@@ -40,28 +40,24 @@ struct Panels {
     }
   }
 
-  // From packed layout: file blocks of some steps are made in L1 first.
+  // From packed layout: the record of sixteen rows and a step at a time.
   template <class W>
   static void unpack_packed(const MatmulBlocks& a, const PanelPart& part, std::uint8_t* panel) {
-    constexpr int kSteps = 16, kStride = kSteps * W::kBytes;
-    alignas(64) Byte blocks[32 * kStride];
-    MatmulBlocks of_blocks = a;
-    of_blocks.w = blocks;
-    of_blocks.w_up = a.w_up != nullptr ? blocks + kPackedRows * kStride : nullptr;
-    of_blocks.w_stride = kStride;
-    of_blocks.n = a.n - part.row;
-    for (int step = 0; step < part.count; step += kSteps, panel += kSteps * P::kStepBytes) {
-      const int count = part.count - step < kSteps ? part.count - step : kSteps;
+    constexpr int kBytes = packed_record(W::kType).bytes;
+    const std::size_t ahead = panel_rows(a) * a.w_stride;  // the next panel, which comes soon
+    for (int step = 0; step < part.count; ++step, panel += P::kStepBytes) {
+      const int at = packed_position(part.step + step, a.k / 32) * kBytes;
       for (int half = 0; half < 2; ++half) {
         const bool up = half == 1 && a.w_up != nullptr;
         const int row = up ? part.row : part.row + kPackedRows * half;
-        if (row >= a.n) break;
-        const Byte* w = static_cast<const Byte*>(up ? a.w_up : a.w) + row * a.w_stride;
-        unpack_records<W::kType, W::kBytes>(w, a.k / 32, part.step + step, count,
-                                            blocks + half * kPackedRows * kStride, kStride);
+        if (row < a.n) {
+          const Byte* w = static_cast<const Byte*>(up ? a.w_up : a.w) + row * a.w_stride + at;
+          for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(w + ahead + i, 0, 2);
+          unpack_record<W>(w, panel, kPackedRows * half);
+        } else {
+          for (int r = 0; r < kPackedRows; ++r) zero_line(1, panel, kPackedRows * half + r);
+        }
       }
-      of_blocks.k = 32 * count;
-      unpack<W>(of_blocks, {0, 0, count}, panel);
     }
   }
 
@@ -69,6 +65,31 @@ struct Panels {
   static void zero_line(int count, std::uint8_t* panel, int line) {
     for (int j = 0; j < count; ++j, panel += P::kStepBytes) {
       P::pack(panel, line, V::zero(), V::zero());
+    }
+  }
+
+  // Lines [line, line + 16) of one step.
+  template <class W>
+  [[gnu::always_inline]] static void unpack_record(const Byte* record, std::uint8_t* panel,
+                                                   int line) {
+    constexpr PackedRecord kRecord = packed_record(W::kType);
+    constexpr bool kHalves = requires { ShortStore<W>::kHalves; };
+    alignas(64) Byte blocks[kPackedRows * W::kBytes];
+    record_to_blocks<W::kType, W::kBytes, !kHalves>(record, blocks);
+    alignas(64) float scale[kPackedRows], minimum[kPackedRows];
+    if constexpr (kHalves) {
+      V::store(scale, V::load_f16(record));
+      V::store(minimum, V::load_f16(record + kRecord.minimum));
+    }
+    for (int r = 0; r < kPackedRows; ++r) {
+      const Byte* block = blocks + r * W::kBytes;
+      if constexpr (kHalves) {
+        P::place(panel, line + r, [&](void* target) {
+          ShortStore<W>::store(target, block, V::splat(scale[r]), V::splat(minimum[r]));
+        });
+      } else {
+        P::template pack_weights<W>(panel, line + r, block, W::open(block), 0);
+      }
     }
   }
 

@@ -21,37 +21,34 @@ ORRERY_INLINE V::I from_planes(V::I planes) {
   return V::or_i(bits, V::shl<3>(spread(V::shr<24>(planes))));
 }
 
-// Groups [first, first + count) of a panel: block j of row r goes to out + r * stride + j * kBytes.
-template <DType type, int kBytes>
-ORRERY_INLINE void unpack_records(const std::uint8_t* panel, int groups, int first, int count,
-                                  std::uint8_t* out, std::size_t stride) {
+// A record to sixteen blocks, one after the other; without kHeaders their one or two halves are
+// left out.
+template <DType type, int kBytes, bool kHeaders>
+ORRERY_INLINE void record_to_blocks(const std::uint8_t* record, std::uint8_t* blocks) {
   constexpr PackedRecord kRecord = packed_record(type);
   constexpr int kFifthAt = kRecord.minimum != 0 ? 4 : 2;
   constexpr int kCodesAt = kRecord.fifth != 0 ? kFifthAt + 4 : kFifthAt;
-  for (int j = 0; j < count; ++j, out += kBytes) {
-    const std::uint8_t* in = panel + packed_position(first + j, groups) * kRecord.bytes;
-    std::uint32_t fifth[kPackedRows];
-    if constexpr (kRecord.fifth != 0) {
-      const auto* planes = reinterpret_cast<const float*>(in + kRecord.fifth);
-      V::store(reinterpret_cast<float*>(fifth),
-               V::as_float(from_planes(V::as_int(V::load(planes)))));
-    }
+  if constexpr (kHeaders) {
     for (int r = 0; r < kPackedRows; ++r) {
-      std::uint8_t* to = out + static_cast<std::size_t>(r) * stride;
-      __builtin_memcpy(to, in + 2 * r, 2);
-      if constexpr (kRecord.minimum != 0) __builtin_memcpy(to + 2, in + kRecord.minimum + 2 * r, 2);
-      if constexpr (kRecord.fifth != 0) __builtin_memcpy(to + kFifthAt, fifth + r, 4);
+      __builtin_memcpy(blocks + r * kBytes, record + 2 * r, 2);
+      if constexpr (kRecord.minimum != 0)
+        __builtin_memcpy(blocks + r * kBytes + 2, record + kRecord.minimum + 2 * r, 2);
     }
-    for (int word = 0; word < kRecord.words; word += 4) {
-      const std::uint8_t* codes = in + kRecord.codes + 64 * word;
-      V::B rows[4] = {V::load_b(codes), V::load_b(codes + 64), V::load_b(codes + 128),
-                      V::load_b(codes + 192)};
-      V::transpose_words(rows[0], rows[1], rows[2], rows[3]);
-      for (int r = 0; r < 4; ++r) {
-        V::store_groups(out + static_cast<std::size_t>(r) * stride + kCodesAt + 4 * word,
-                        4 * stride, rows[r]);
-      }
-    }
+  }
+  if constexpr (kRecord.fifth != 0) {
+    std::uint32_t fifth[kPackedRows];
+    const auto* planes = reinterpret_cast<const float*>(record + kRecord.fifth);
+    V::store(reinterpret_cast<float*>(fifth), V::as_float(from_planes(V::as_int(V::load(planes)))));
+    for (int r = 0; r < kPackedRows; ++r)
+      __builtin_memcpy(blocks + r * kBytes + kFifthAt, fifth + r, 4);
+  }
+  for (int word = 0; word < kRecord.words; word += 4) {
+    const std::uint8_t* codes = record + kRecord.codes + 64 * word;
+    V::B rows[4] = {V::load_b(codes), V::load_b(codes + 64), V::load_b(codes + 128),
+                    V::load_b(codes + 192)};
+    V::transpose_words(rows[0], rows[1], rows[2], rows[3]);
+    for (int r = 0; r < 4; ++r)
+      V::store_groups(blocks + r * kBytes + kCodesAt + 4 * word, 4 * kBytes, rows[r]);
   }
 }
 
