@@ -39,6 +39,9 @@ struct Bindings {
   std::vector<const std::byte*>
       weights;                  // plan.weights order: first byte of the weight's row_begin
   std::vector<PagePool> pools;  // plan.groups order
+  // plan.weights order: of experts, the first byte of each one's row_begin; empty for other
+  // weights. May be left out where a plan has no experts.
+  std::vector<std::vector<const std::byte*>> experts{};
 };
 
 // Where the time of a step went, in seconds, the mean of the threads.

@@ -30,20 +30,28 @@ Result<BoundPlan> Dequantized::widen(BoundPlan bound) {
   for (std::size_t i = 0; i < bound.plan.weights.size(); ++i) {
     plan::Weight& weight = bound.plan.weights[i];
     if (!dtype_info(weight.dtype).is_quantized) continue;
-    const std::byte*& data = bound.weights[i];
-    memory::Region& region = weights_[{data, weight.rows}];
-    if (region.size() == 0) {
-      ORRERY_TRY(region, memory::Region::map(std::uint64_t{weight.rows} * weight.cols * 4));
-      auto* out = reinterpret_cast<float*>(region.data());
-      const std::uint64_t stride = row_bytes(weight.dtype, weight.cols);
-      for (std::uint64_t row = 0; row < weight.rows; ++row) {
-        decode_row(weight.dtype, data + row * stride, out + row * weight.cols, weight.cols);
+    ORRERY_TRY(bound.weights[i], decoded(weight, bound.weights[i]));
+    if (weight.experts > 0) {
+      for (const std::byte*& data : bound.experts[i]) {
+        ORRERY_TRY(data, decoded(weight, data));
       }
     }
-    data = region.data();
     weight.dtype = DType::f32;
   }
   return bound;
+}
+
+Result<const std::byte*> Dequantized::decoded(const plan::Weight& weight, const std::byte* data) {
+  memory::Region& region = weights_[{data, weight.rows}];
+  if (region.size() == 0) {
+    ORRERY_TRY(region, memory::Region::map(std::uint64_t{weight.rows} * weight.cols * 4));
+    auto* out = reinterpret_cast<float*>(region.data());
+    const std::uint64_t stride = row_bytes(weight.dtype, weight.cols);
+    for (std::uint64_t row = 0; row < weight.rows; ++row) {
+      decode_row(weight.dtype, data + row * stride, out + row * weight.cols, weight.cols);
+    }
+  }
+  return region.data();
 }
 
 std::uint64_t Dequantized::bytes() const {

@@ -25,6 +25,9 @@ class Dequantized {
   std::uint64_t bytes() const;
 
  private:
+  // (rows, cols) of one matrix of the weight.
+  Result<const std::byte*> decoded(const plan::Weight& weight, const std::byte* data);
+
   // By the first byte and the rows of the weight in the file.
   std::map<std::pair<const std::byte*, std::uint32_t>, memory::Region> weights_;
 };

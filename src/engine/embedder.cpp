@@ -19,7 +19,8 @@ Result<std::unique_ptr<Embedder>> Embedder::create(BoundPlan bound, backend::Bac
                                                       .budget_bytes = budget}));
   ORRERY_TRY(embedder->sequence_, embedder->kv_->open());
   ORRERY_TRY(embedder->program_,
-             backend.compile(embedder->plan_, {std::move(bound.weights), embedder->kv_->pools()}));
+             backend.compile(embedder->plan_, {std::move(bound.weights), embedder->kv_->pools(),
+                                               std::move(bound.experts)}));
   return embedder;
 }
 

@@ -72,7 +72,7 @@ Status Executor::prepare(Phase& phase, BoundPlan bound, backend::Backend& backen
     plan.steps.push_back(keep);
   }
   phase.plan = plan::place(std::move(plan), false);
-  backend::Bindings bindings{std::move(bound.weights), kv_->pools()};
+  backend::Bindings bindings{std::move(bound.weights), kv_->pools(), std::move(bound.experts)};
   ORRERY_TRY(phase.program, backend.compile(phase.plan, std::move(bindings)));
   return {};
 }

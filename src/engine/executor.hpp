@@ -19,10 +19,11 @@
 
 namespace orrery::engine {
 
-// A recorded plan and the first byte of each of its weights.
+// A recorded plan and the first byte of each of its weights, and of each expert (backend.hpp).
 struct BoundPlan {
   plan::Plan plan;
   std::vector<const std::byte*> weights;
+  std::vector<std::vector<const std::byte*>> experts{};
 };
 
 // `plan` without taps, fused as far as the backend supports it; still to be placed.

@@ -198,6 +198,7 @@ Result<BoundPlan> Model::record(plan::Phase phase, plan::Capacity capacity,
                                           .k_type = is_f32 ? DType::f32 : options_.k_type,
                                           .v_type = is_f32 ? DType::f32 : options_.v_type}));
   ORRERY_TRY(bound.weights, loaded_->bind(bound.plan));
+  bound.experts = loaded_->bind_experts(bound.plan);
   return bound;
 }
 

@@ -62,4 +62,15 @@ struct WindowRule {
 };
 Status read_windows(const Source& source, const WindowRule& rule, Hparams& hparams);
 
+// What a family takes for granted about its experts, where the file does not say.
+struct ExpertDefaults {
+  plan::Gate gate = plan::Gate::softmax;
+  bool renormalise = false;
+  // Files of the family that name no gating function may have either: what is assumed, and why.
+  std::string_view gate_note{};
+};
+// Counts, widths, gate, weights, groups and the layers that have experts. No experts, no error:
+// count is 0. E_HPARAM.
+Status read_experts(const Source& source, const ExpertDefaults& defaults, Hparams& hparams);
+
 }  // namespace orrery::model

@@ -31,6 +31,21 @@ struct LatentAttention {
   std::uint32_t nope_dim = 0, rope_dim = 0, v_dim = 0;  // of a head: not rotated, rotated, value
 };
 
+// A mixture of experts in the place of a layer's feed-forward.
+struct Experts {
+  std::uint32_t count = 0;           // 0: no layer has experts
+  std::uint32_t used = 0;            // by a token
+  std::uint32_t ffn_dim = 0;         // of one
+  std::uint32_t shared_ffn_dim = 0;  // of the expert that all tokens use; 0: none
+  bool shared_gate = false;          // it is weighed by a sigmoid of its own
+  plan::Gate gate = plan::Gate::softmax;
+  bool renormalise = false;                   // weights of a token sum to 1
+  float scale = 1.0F;                         // of the weights
+  std::uint32_t groups = 0, groups_used = 0;  // 0: no groups
+  plan::GroupScore group_score = plan::GroupScore::best;
+  std::vector<bool> layers;  // per layer: has experts
+};
+
 struct Hparams {
   std::string family;  // "llama"
   std::uint32_t n_layers = 0;
@@ -58,8 +73,12 @@ struct Hparams {
   std::optional<float> rope_theta_window;  // gemma3's window layers: their own base, unscaled
   std::vector<bool> rope_layers;           // per layer: rotates (false: NoPE)
 
+  Experts experts;
+
   std::uint32_t window = 0;         // tokens a window layer sees, itself included; 0: no such layer
   std::vector<bool> window_layers;  // per layer
+
+  std::vector<std::string> notes;  // what was assumed that the file does not say, a sentence each
 
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t attended_dim() const { return latent.rank > 0 ? n_heads * latent.v_dim : q_dim(); }

@@ -10,6 +10,7 @@ inline constexpr std::uint32_t kMaxHeads = 1'024;
 inline constexpr std::uint32_t kMaxHiddenDim = 262'144;
 inline constexpr std::uint32_t kMaxHeadDim = 1'024;
 inline constexpr std::uint32_t kMaxFfnDim = 1U << 22;
+inline constexpr std::uint32_t kMaxExperts = 4'096;
 inline constexpr std::uint32_t kMaxVocab = 1U << 20;
 inline constexpr std::uint32_t kMaxContext = 1U << 24;
 inline constexpr std::uint64_t kMaxNameChars = 64;  // of an architecture, in messages

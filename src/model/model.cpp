@@ -135,6 +135,18 @@ Result<std::vector<const std::byte*>> LoadedModel::bind(const plan::Plan& plan) 
   return pointers;
 }
 
+std::vector<std::vector<const std::byte*>> LoadedModel::bind_experts(const plan::Plan& plan) const {
+  std::vector<std::vector<const std::byte*>> pointers(plan.weights.size());
+  for (std::size_t i = 0; i < pointers.size(); ++i) {
+    const plan::Weight& weight = plan.weights[i];
+    if (weight.experts == 0) continue;
+    for (const std::byte* data : tensors_->expert_data(weight.tensor)) {
+      pointers[i].push_back(data + row_bytes(weight.dtype, weight.cols) * weight.row_begin);
+    }
+  }
+  return pointers;
+}
+
 std::uint64_t LoadedModel::copied_bytes() const {
   return tensors_->copied_bytes();
 }

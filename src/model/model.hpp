@@ -41,6 +41,8 @@ class LoadedModel {
   // The first byte of every weight of a plan that record() made, in its order. The pointers live as
   // long as this model. E_NODATA for a checkpoint that was opened without tensor data.
   Result<std::vector<const std::byte*>> bind(const plan::Plan& plan) const;
+  // The same of each expert, for the weights that are experts'; nothing for the others.
+  std::vector<std::vector<const std::byte*>> bind_experts(const plan::Plan& plan) const;
 
   // Bytes that were converted and not used in place: norms and biases to f32, transposed matrices.
   std::uint64_t copied_bytes() const;

@@ -40,6 +40,9 @@ class Recorder {
   plan::WeightId bias_slice(std::string_view stem, std::uint32_t total, std::uint32_t begin,
                             std::uint32_t n);
   bool has_bias(std::string_view stem) const;
+  // A matrix for each expert; rows [begin, begin + rows) of their `total`.
+  plan::WeightId experts(std::string_view stem, std::uint32_t total, std::uint32_t begin,
+                         std::uint32_t rows, std::uint32_t cols);
 
   // Steps.
   plan::BufferId embed();                                        // (N, hidden)
@@ -63,6 +66,11 @@ class Recorder {
   plan::BufferId glu(plan::BufferId x);
   // The same where ffn_up holds gate and up one after the other.
   plan::BufferId glu_fused(plan::BufferId x);
+  // Whether this layer's feed-forward is a mixture of experts.
+  bool has_experts() const;
+  // The router's choice for every token and the feed-forward of the chosen experts, with the shared
+  // expert if there is one: their weighted sum, scaled by residual_scale and added to `residual`.
+  plan::BufferId mixture(plan::BufferId x, plan::BufferId residual);
   // act(x ffn_up^T + bias): (N, ffn)
   plan::BufferId mlp(plan::BufferId x);
   void tap(std::string name, plan::BufferId x);
@@ -83,6 +91,10 @@ class Recorder {
   // Queries and latents: attn_q and attn_kv_a_mqa, or with attn_q_a and attn_q_b.
   std::pair<plan::BufferId, plan::BufferId> latents(plan::BufferId x);
   void add_head_matrices(plan::LatentOptions& options);
+  // Logits of the router or of a gate, (N, rows): rounded as in decode.
+  plan::BufferId router(std::string_view stem, plan::BufferId x, std::uint32_t rows);
+  plan::BufferId routes(plan::BufferId x);
+  plan::BufferId shared_expert(plan::BufferId x, plan::BufferId residual);
   plan::NormOptions rms_options() const;
   void place_layers();
   std::int16_t rope_table(bool window_layer);

@@ -32,6 +32,11 @@ constexpr NamePair kUsualNames[] = {
     {"ffn_gate", "mlp.gate_proj"},
     {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},
+    {"ffn_gate_inp", "mlp.gate"},
+    {"ffn_gate_exps", "mlp.experts.*.gate_proj"},
+    {"ffn_up_exps", "mlp.experts.*.up_proj"},
+    {"ffn_down_exps", "mlp.experts.*.down_proj"},
+    {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
 };
 
 // Language models inside models that also see carry a longer prefix.
@@ -45,14 +50,6 @@ constexpr std::string_view kIgnoredBeginnings[] = {"vision_tower.", "multi_modal
                                                    "model.vision_tower.",
                                                    "model.multi_modal_projector."};
 
-std::string shape_text(const TensorInfo& info) {
-  std::string text;
-  for (std::uint32_t i = info.n_dims; i-- > 0;) {
-    text += fmt::format("{}{}", info.dims[i], i > 0 ? ", " : "");
-  }
-  return "(" + text + ")";
-}
-
 std::string supported_types() {
   std::string text;
   for (std::uint32_t id = 0; id < 256; ++id) {
@@ -64,6 +61,14 @@ std::string supported_types() {
 }
 
 }  // namespace
+
+std::string shape_text(const TensorInfo& info) {
+  std::string text;
+  for (std::uint32_t i = info.n_dims; i-- > 0;) {
+    text += fmt::format("{}{}", info.dims[i], i > 0 ? ", " : "");
+  }
+  return "(" + text + ")";
+}
 
 Tensors::Tensors(std::shared_ptr<const storage::Checkpoint> checkpoint,
                  std::span<const NamePair> names, bool transposed)
@@ -91,6 +96,9 @@ std::string Tensors::file_name(const std::string& name) const {
                         rest.substr(4, dot - 4));
     rest.remove_prefix(dot + 1);
   }
+  if (const auto whole = stems_.find(rest); whole != stems_.end()) {
+    return fmt::format("{}{}{}", prefix_, layer, whole->second);
+  }
   const std::size_t dot = rest.rfind('.');
   const auto stem = stems_.find(rest.substr(0, dot));
   const std::string_view known = stem == stems_.end() ? rest.substr(0, dot) : stem->second;
@@ -111,10 +119,11 @@ std::optional<Tensor> Tensors::peek(const std::string& name) const {
 }
 
 Result<const TensorInfo*> Tensors::require(const std::string& name) {
-  const TensorInfo* info = locate(name);
-  if (info == nullptr) {
-    return fail("E_TENSOR", fmt::format("tensor {} is missing", file_name(name)));
-  }
+  return use(locate(name), file_name(name));
+}
+
+Result<const TensorInfo*> Tensors::use(const TensorInfo* info, const std::string& file_name) {
+  if (info == nullptr) return fail("E_TENSOR", fmt::format("tensor {} is missing", file_name));
   used_.insert(info->name);
   if (!is_decodable(info->type)) {
     return fail("E_TENSOR",
@@ -229,6 +238,12 @@ const std::byte* Tensors::data(const std::string& name) const {
   const auto known = resolved_.find(name);
   ORRERY_CHECK(known != resolved_.end());
   return known->second.data;
+}
+
+std::span<const std::byte* const> Tensors::expert_data(const std::string& name) const {
+  const auto known = experts_.find(name);
+  ORRERY_CHECK(known != experts_.end());
+  return known->second;
 }
 
 void Tensors::hide(const std::string& name) {

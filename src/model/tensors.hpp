@@ -19,7 +19,8 @@
 
 namespace orrery::model {
 
-// A stem of GGUF ("attn_q") and of safetensors ("self_attn.q_proj").
+// A stem of GGUF ("attn_q") and of safetensors ("self_attn.q_proj"). A star stands for the number
+// of an expert, where each has a tensor of its own.
 struct NamePair {
   std::string_view gguf, safetensors;
 };
@@ -29,6 +30,9 @@ struct Tensor {
   std::uint64_t rows = 0, cols = 0;  // cols contiguous; vectors have one row
   const std::byte* data = nullptr;   // null in a checkpoint without tensor data
 };
+
+// "(512, 128)", rows first.
+std::string shape_text(const storage::TensorInfo& info);
 
 class Tensors {
  public:
@@ -51,8 +55,14 @@ class Tensors {
                        std::uint64_t cols);
   Result<Tensor> vector(const std::string& name, std::uint64_t n);
   Result<std::vector<float>> floats(const std::string& name, std::uint64_t n);
+  // A matrix for each of n experts: one tensor (n, rows, cols), or n tensors of one type.
+  bool has_experts(const std::string& name) const;
+  Result<Tensor> experts(const std::string& name, std::uint64_t n, std::uint64_t rows,
+                         std::uint64_t cols);
   // Data of a tensor that was resolved before; null when the checkpoint has no data.
   const std::byte* data(const std::string& name) const;
+  // The same of each expert.
+  std::span<const std::byte* const> expert_data(const std::string& name) const;
 
   // Treats a tensor as absent.
   void hide(const std::string& name);
@@ -63,6 +73,12 @@ class Tensors {
  private:
   const storage::TensorInfo* locate(const std::string& name) const;
   Result<const storage::TensorInfo*> require(const std::string& name);
+  // Marks a tensor as used; E_TENSOR when `info` is null or of a type that cannot be multiplied.
+  Result<const storage::TensorInfo*> use(const storage::TensorInfo* info,
+                                         const std::string& file_name);
+  // The name of an expert's own tensor, empty where the format has none.
+  std::string expert_name(const std::string& name, std::uint64_t expert) const;
+  bool has_own_tensors(const std::string& name) const;
   Result<Tensor> resolve(const std::string& name, std::uint64_t rows, std::uint64_t cols,
                          bool transposed);
   std::byte* own(std::uint64_t bytes);
@@ -72,7 +88,8 @@ class Tensors {
   std::string prefix_;                                  // of safetensors: "model."
   bool transposed_ = false;
   std::map<std::string, Tensor, std::less<>> resolved_;
-  std::set<std::string_view> used_, hidden_;  // names in the file
+  std::map<std::string, std::vector<const std::byte*>, std::less<>> experts_;  // also in resolved_
+  std::set<std::string_view> used_, hidden_;                                   // names in the file
   std::vector<std::unique_ptr<std::byte[]>> owned_;
   std::uint64_t copied_bytes_ = 0;
 };

@@ -1,5 +1,6 @@
 #include "plan/builder.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.hpp"
@@ -40,8 +41,9 @@ std::int16_t Builder::cache_group(CacheGroup group) {
   return static_cast<std::int16_t>(plan_.groups.size() - 1);
 }
 
-BufferId Builder::buffer(std::string name, Extent rows, std::uint32_t cols, Form form) {
-  plan_.buffers.push_back({std::move(name), rows, cols, form, 0});
+BufferId Builder::buffer(std::string name, Extent rows, std::uint32_t cols, Form form,
+                         Order order) {
+  plan_.buffers.push_back({std::move(name), rows, cols, form, 0, order});
   ORRERY_CHECK(plan_.buffers.size() <= 32767);
   return static_cast<BufferId>(plan_.buffers.size() - 1);
 }
@@ -57,8 +59,8 @@ Step& Builder::append(Op op, NumberClass number_class) {
 
 // The vocabulary head has few rows in every phase: it keeps decode's class, so that the logits of a
 // prompt's last token and of the tokens that follow are rounded alike.
-NumberClass Builder::class_of(WeightId weight, Extent rows) const {
-  const Phase phase = rows == kOutputs ? Phase::decode : plan_.phase;
+NumberClass Builder::class_of(WeightId weight, Extent rows, bool as_decode) const {
+  const Phase phase = rows == kOutputs || as_decode ? Phase::decode : plan_.phase;
   return weight_class(phase, plan_.weights[weight].dtype, deterministic_);
 }
 
@@ -108,13 +110,18 @@ std::vector<BufferId> Builder::matmul(std::span<const std::string> names, Buffer
   std::vector<BufferId> outs;
   std::size_t begin = 0;
   while (begin < weights.size()) {
-    const NumberClass number_class = class_of(weights[begin], rows);
+    const auto class_at = [&](std::size_t i) {
+      return class_of(weights[i], rows, options.as_decode);
+    };
+    const NumberClass number_class = class_at(begin);
     std::size_t end = begin + 1;
-    while (end < weights.size() && class_of(weights[end], rows) == number_class) ++end;
-    const BufferId in = operand(x, number_class);
+    while (end < weights.size() && class_at(end) == number_class) ++end;
+    // Where the other operands are of class b16, a step of decode's class rounds its own.
+    const BufferId in = options.as_decode && is_b16() ? x : operand(x, number_class);
+    const Order order = options.as_decode ? Order::rows : Order::any;
     for (std::size_t i = begin; i < end; ++i) {
       ORRERY_CHECK(plan_.weights[weights[i]].cols == plan_.buffers[x].cols);
-      outs.push_back(buffer(names[i], rows, plan_.weights[weights[i]].rows, Form::f32));
+      outs.push_back(buffer(names[i], rows, plan_.weights[weights[i]].rows, Form::f32, order));
     }
     Step& step = append(Op::matmul, number_class);
     step.in[0] = in;
@@ -163,11 +170,82 @@ BufferId Builder::glu(std::string name, BufferId x, WeightId gate, WeightId up,
   return out;
 }
 
+BufferId Builder::moe_route(BufferId logits, const RouteOptions& options) {
+  const std::uint32_t experts = plan_.buffers[logits].cols;
+  ORRERY_CHECK(plan_.buffers[logits].order == Order::rows);
+  ORRERY_CHECK(options.used > 0 && options.used <= experts);
+  const bool shared = options.shared_gate != kNone;
+  const std::uint32_t cols = 2U * options.used + (shared ? 1U : 0U);
+  const BufferId out = buffer("routes", kTokens, cols, Form::f32, Order::rows);
+  Step& step = append(Op::moe_route, NumberClass::f32);
+  step.in = {logits, options.shared_gate, kNone};
+  step.w[0] = options.choice_bias;
+  step.out[0] = out;
+  step.scale = options.scale;
+  step.experts = static_cast<std::uint16_t>(experts);
+  step.experts_used = options.used;
+  step.gate = options.gate;
+  step.renormalise = options.renormalise;
+  step.groups = options.groups;
+  step.groups_used = options.groups_used;
+  step.group_score = options.group_score;
+  return out;
+}
+
+Step& Builder::append_moe_matmul(BufferId x, BufferId routes, std::array<WeightId, 2> weights) {
+  const Weight& first = plan_.weights[weights[0]];
+  const bool of_experts = plan_.buffers[x].order == Order::experts;
+  const NumberClass number_class = class_of(weights[0], kTokens);
+  const BufferId in = of_experts ? x : operand(x, number_class);
+  Step& step = append(Op::moe_matmul, number_class);
+  step.in = {in, routes, kNone};
+  step.w = {weights[0], weights[1], kNone};
+  step.experts = static_cast<std::uint16_t>(first.experts);
+  step.experts_used = static_cast<std::uint16_t>(plan_.buffers[routes].cols / 2);
+  return step;
+}
+
+BufferId Builder::experts(std::string name, BufferId x, BufferId routes,
+                          const ExpertOptions& options) {
+  const Weight gate = plan_.weights[options.gate], down = plan_.weights[options.down];
+  const auto used = static_cast<std::int32_t>(plan_.buffers[routes].cols / 2);
+  ORRERY_CHECK(gate.experts > 0 && gate.dtype == plan_.weights[options.up].dtype);
+  // The rows between are written as the operand of the next product. Blocks of 32 tokens hold one
+  // expert's: each expert that is used may leave all but one of a block's places empty.
+  const NumberClass next = class_of(options.down, kTokens);
+  const bool blocks = next == NumberClass::b16;
+  const Form form = blocks ? Form::bf16 : next == NumberClass::i8 ? Form::q8 : Form::f32;
+  const std::int64_t pairs = std::int64_t{plan_.capacity.tokens} * used;
+  const auto padded = static_cast<std::int32_t>(31 * std::min<std::int64_t>(gate.experts, pairs));
+  const Extent inner_rows{used, 0, 0, blocks ? padded : 0};
+  const BufferId inner = buffer(name + "_glu", inner_rows, gate.rows, form, Order::experts);
+  const BufferId outer =
+      buffer(name + "_down", {used, 0, 0, 0}, down.rows, Form::f32, Order::experts);
+  const BufferId out = buffer(std::move(name), kTokens, down.rows, Form::f32);
+
+  Step& glu = append_moe_matmul(x, routes, {options.gate, options.up});
+  glu.out[0] = inner;
+  glu.bias = {options.gate_bias, options.up_bias, kNone};
+  glu.activation = options.activation;
+  glu.glu = true;
+  Step& project = append_moe_matmul(inner, routes, {options.down, kNone});
+  project.out[0] = outer;
+  project.bias[0] = options.down_bias;
+  Step& combine = append(Op::moe_combine, NumberClass::f32);
+  combine.in = {outer, routes, options.shared};
+  combine.out[0] = out;
+  combine.experts = static_cast<std::uint16_t>(gate.experts);
+  combine.experts_used = static_cast<std::uint16_t>(used);
+  combine.scale = options.scale;
+  combine.residual = options.residual;
+  return out;
+}
+
 BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionOptions& options) {
   const BufferId rotated = buffer("q_rope", kTokens, plan_.buffers[q].cols, Form::f32);
   const BufferId out =
       buffer("attn", kTokens, std::uint32_t{options.heads} * options.v_dim, Form::f32);
-  const bool b16 = plan_.phase != Phase::decode && !deterministic_;
+  const bool b16 = is_b16();
   for (const Op op : {Op::rope_kv_write, Op::attention}) {
     Step& step = append(op, op == Op::attention && b16 ? NumberClass::b16 : NumberClass::f32);
     step.group = options.group;

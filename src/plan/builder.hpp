@@ -22,6 +22,31 @@ struct MatmulOptions {
   BufferId residual = kNone;
   float scale = 1.0F;
   Activation activation = Activation::none;
+  // Decode's class in every phase, and results in row order: for products of few weight rows whose
+  // rounding decides something (a router's logits).
+  bool as_decode = false;
+};
+
+// moe_route: see the fields of Step.
+struct RouteOptions {
+  std::uint16_t used = 1;  // experts of a token
+  Gate gate = Gate::softmax;
+  bool renormalise = false;
+  float scale = 1.0F;
+  std::uint16_t groups = 0, groups_used = 0;
+  GroupScore group_score = GroupScore::best;
+  WeightId choice_bias = kNone;  // (1, experts)
+  BufferId shared_gate = kNone;  // logits (N, 1) in row order
+};
+
+// The feed-forward of experts: down[e] (act(x gate[e]^T) * (x up[e]^T)), combined.
+struct ExpertOptions {
+  WeightId gate = kNone, up = kNone, down = kNone;  // stacks: (ffn, d), (ffn, d), (d, ffn)
+  WeightId gate_bias = kNone, up_bias = kNone, down_bias = kNone;  // (experts, n)
+  Activation activation = Activation::silu;
+  BufferId shared = kNone;  // (N, d): what a shared expert made, if routes have its weight
+  float scale = 1.0F;       // of the sum, before the residual
+  BufferId residual = kNone;
 };
 
 struct AttentionOptions {
@@ -53,6 +78,7 @@ class Builder {
   WeightId weight(Weight weight);
   std::int16_t constant(std::vector<float> values);
   std::int16_t cache_group(CacheGroup group);
+  DType dtype(WeightId weight) const { return plan_.weights[weight].dtype; }
   void set_layer(std::int16_t layer) { layer_ = layer; }
 
   BufferId embed(WeightId table, WeightId positions, float scale);
@@ -63,6 +89,10 @@ class Builder {
   BufferId matmul(std::string name, BufferId x, WeightId weight, const MatmulOptions& options);
   // activation(x gate^T) * (x up^T)
   BufferId glu(std::string name, BufferId x, WeightId gate, WeightId up, Activation activation);
+  // The routes of every token (plan.hpp, moe_route) from the router's logits, made `as_decode`.
+  BufferId moe_route(BufferId logits, const RouteOptions& options);
+  // (N, d) from x (N, d). Gate and up share an element type.
+  BufferId experts(std::string name, BufferId x, BufferId routes, const ExpertOptions& options);
   // rope_kv_write and attention; returns (N, heads * v_dim).
   BufferId attention(BufferId q, BufferId k, BufferId v, const AttentionOptions& options);
   // Latent attention (mla.hpp), absorbed or expanded as the phase wants; returns (N, heads *
@@ -76,11 +106,15 @@ class Builder {
   Plan finish();
 
  private:
-  BufferId buffer(std::string name, Extent rows, std::uint32_t cols, Form form);
+  BufferId buffer(std::string name, Extent rows, std::uint32_t cols, Form form,
+                  Order order = Order::any);
   BufferId operand(BufferId x, NumberClass number_class);
   Step& append(Op op, NumberClass number_class);
-  NumberClass class_of(WeightId weight, Extent rows) const;
   Step& append_latent(Op op, NumberClass number_class, const LatentOptions& options);
+  NumberClass class_of(WeightId weight, Extent rows, bool as_decode = false) const;
+  // Prefill that rounds to bf16.
+  bool is_b16() const { return plan_.phase != Phase::decode && !deterministic_; }
+  Step& append_moe_matmul(BufferId x, BufferId routes, std::array<WeightId, 2> weights);
 
   Plan plan_;
   bool deterministic_;

@@ -26,7 +26,8 @@ Plan place(Plan plan, bool keep_all);
 // One line per step: op, class, inputs, outputs with form, weights with type and bytes, offsets.
 std::string to_text(const Plan& plan);
 
-// Bytes of weights that a run of the plan reads once (embed rows are not counted).
+// Bytes of weights that a run of the plan can read, each once (embed rows are not counted; of
+// experts all).
 std::uint64_t weight_bytes(const Plan& plan);
 std::uint64_t step_weight_bytes(const Plan& plan, const Step& step);
 

@@ -31,6 +31,12 @@ std::string_view op_name(Op op) {
       return "select_rows";
     case Op::logits:
       return "logits";
+    case Op::moe_route:
+      return "moe_route";
+    case Op::moe_matmul:
+      return "moe_matmul";
+    case Op::moe_combine:
+      return "moe_combine";
     case Op::add:
       return "add";
     case Op::tap:

@@ -46,6 +46,13 @@ inline constexpr Extent kOutputs{0, 0, 1, 0};
 //   bf16: operand of class b16: 2 bytes an element, columns padded to 32.
 enum class Form : std::uint8_t { f32, q8, bf16 };
 
+// Which row of a buffer lies where.
+//   any:     as the backend keeps the rows of tokens: one after the other, or in blocks of 32.
+//   rows:    one after the other in every backend.
+//   experts: a row for each pair of a token and an expert that it uses, in whatever order the
+//            backend likes (sorted by expert); the extent has room for its padding.
+enum class Order : std::uint8_t { any, rows, experts };
+
 using BufferId = std::int16_t;
 using WeightId = std::int16_t;
 inline constexpr std::int16_t kNone = -1;
@@ -56,6 +63,7 @@ struct Buffer {
   std::uint32_t cols = 0;
   Form form = Form::f32;
   std::uint64_t offset = 0;  // bytes into the program's scratch; set by place()
+  Order order = Order::any;
   bool operator==(const Buffer&) const = default;
 };
 
@@ -67,7 +75,11 @@ struct Weight {
   std::uint32_t rows = 0, cols = 0;
   std::uint32_t row_begin = 0;
   Layout layout = Layout::file;
+  std::uint32_t experts = 0;  // above 0: so many matrices of this shape, one an expert
   bool operator==(const Weight&) const = default;
+  std::uint64_t bytes() const {  // of all experts
+    return row_bytes(dtype, cols) * rows * (experts > 0 ? experts : 1);
+  }
 };
 
 enum class CacheKind : std::uint8_t { full, window, state };
@@ -107,8 +119,19 @@ enum class Op : std::uint8_t {
   mla_attention,  // the same as mla_write, attention, mla_values with keys and values expanded
   select_rows,    // out0 (R, d) = in0[output_rows]
   logits,         // out0 (R, vocab) = in0 x w0^T, scaled and softcapped
-  add,            // out0 = in0 + in1
-  tap,            // names in0 for tests; does nothing
+  // Mixture of experts. The experts of a token and their weights are `routes` (N, 2 used (+ 1)),
+  // f32 in row order: the used experts' numbers, the best first, then their weights in that order,
+  // then the weight of the shared expert where it has a gate.
+  moe_route,    // out0 routes = the choice from the router's logits in0 (N, experts), row order;
+                // in1 (N, 1): logits of the shared expert's gate; w0 (1, experts): added to the
+                // scores for the choice alone
+  moe_matmul,   // out0 = epilogue(in0 x w_i[expert]^T (+ bias_i[expert])) for each expert of the
+                // routes in1; in0 has rows of tokens, or of experts as another such step made them.
+                // One weight, or with glu two; biases are (experts, n)
+  moe_combine,  // out0 (N, d) = scale * (sum of in0's rows of a token times their weights in the
+                // routes in1, + in2 (N, d) times the shared expert's weight) (+ residual)
+  add,          // out0 = in0 + in1
+  tap,          // names in0 for tests; does nothing
 };
 std::string_view op_name(Op op);
 
@@ -116,6 +139,13 @@ enum class NormKind : std::uint8_t { rms, layer };
 enum class Activation : std::uint8_t { none, silu, gelu_tanh, gelu_erf };
 // adjacent: pairs (2i, 2i+1), GGUF's llama. halves: pairs (i, i + dim/2), Hugging Face and neox.
 enum class RopeStyle : std::uint8_t { none, adjacent, halves };
+// How the router's logits become the weights of experts.
+//   softmax:      over all experts.
+//   softmax_used: over the chosen ones; the same as softmax, renormalised.
+//   sigmoid:      of each logit.
+enum class Gate : std::uint8_t { softmax, softmax_used, sigmoid };
+// What a group of experts is chosen by: its best score, or the sum of its two best.
+enum class GroupScore : std::uint8_t { best, best_two };
 // What q_norm / k_norm of rope_kv_write normalise over: one head, or the whole width.
 enum class QkNorm : std::uint8_t { none, head, width };
 
@@ -136,7 +166,7 @@ struct Step {
   std::array<WeightId, 3> bias{kNone, kNone, kNone};
 
   // embed: factor of the row. matmul: result * scale before the residual. attention: of the scores.
-  // logits: of the result.
+  // logits: of the result. moe_route: of the weights of experts. moe_combine: before the residual.
   float scale = 1.0F;
   float softcap = 0.0F;      // attention, logits: cap * tanh(x / cap); 0 is off
   float eps = 0.0F;          // norm and q/k norms
@@ -158,6 +188,15 @@ struct Step {
   std::int16_t rope_table = -1;   // constants[rope_table]: rope_dim/2 frequencies
   float rope_mscale = 1.0F;       // factor of cos and sin (YaRN, longrope)
   QkNorm qk_norm = QkNorm::none;  // weights w0 (q) and w1 (k)
+
+  std::uint16_t experts = 0, experts_used = 0;  // all ops of experts
+  // moe_route. Weights are the scores that `gate` makes; scores plus w0 decide the choice.
+  Gate gate = Gate::softmax;
+  bool renormalise = false;  // the weights of a token sum to 1, before the scale
+  // Groups of neighbouring experts: only those in the best `groups_used` of `groups` are chosen
+  // from; 0: no groups.
+  std::uint16_t groups = 0, groups_used = 0;
+  GroupScore group_score = GroupScore::best;
 
   bool operator==(const Step&) const = default;
 };

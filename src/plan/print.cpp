@@ -14,15 +14,13 @@ constexpr std::string_view kKinds[] = {"full", "window", "state"};
 constexpr std::string_view kActivations[] = {"none", "silu", "gelu_tanh", "gelu_erf"};
 constexpr std::string_view kRopes[] = {"none", "adjacent", "halves"};
 constexpr std::string_view kLatents[] = {"none", "joint", "split"};
+constexpr std::string_view kGates[] = {"softmax", "softmax_used", "sigmoid"};
+constexpr std::string_view kGroupScores[] = {"best", "best_two"};
 constexpr std::string_view kQkNorms[] = {"none", "head", "width"};
 
 template <std::size_t n, class E>
 std::string_view name_in(const std::string_view (&names)[n], E value) {
   return names[static_cast<std::size_t>(value)];
-}
-
-std::uint64_t bytes_of(const Weight& weight) {
-  return row_bytes(weight.dtype, weight.cols) * weight.rows;
 }
 
 std::string extent_text(const Extent& extent) {
@@ -49,8 +47,9 @@ std::string buffer_text(const Plan& plan, BufferId id) {
 std::string weight_text(const Plan& plan, WeightId id) {
   const Weight& weight = plan.weights[id];
   const std::string slice = weight.row_begin == 0 ? "" : fmt::format("[{}..]", weight.row_begin);
-  return fmt::format("{}{}({}, {}) {} {} B", weight.tensor, slice, weight.rows, weight.cols,
-                     dtype_info(weight.dtype).name, bytes_of(weight));
+  const std::string stack = weight.experts == 0 ? "" : fmt::format("{}, ", weight.experts);
+  return fmt::format("{}{}({}{}, {}) {} {} B", weight.tensor, slice, stack, weight.rows,
+                     weight.cols, dtype_info(weight.dtype).name, weight.bytes());
 }
 
 // The fields that an op uses beyond its buffers and weights.
@@ -67,6 +66,11 @@ std::string details(const Step& step) {
   add("glu", name_in(kActivations, step.activation), step.glu);
   add("activation", name_in(kActivations, step.activation),
       !step.glu && step.activation != Activation::none);
+  add("experts", fmt::format("{}/{}", step.experts_used, step.experts), step.experts != 0);
+  add("gate", name_in(kGates, step.gate), step.op == Op::moe_route);
+  add("renormalise", "yes", step.renormalise);
+  add("groups", fmt::format("{}/{}", step.groups_used, step.groups), step.groups != 0);
+  add("group_score", name_in(kGroupScores, step.group_score), step.groups != 0);
   if (step.group == kNone) return text;
   add("group", fmt::format("{}.{}", step.group, step.group_layer), true);
   add("heads", fmt::format("{}/{}", step.heads, step.kv_heads), true);
@@ -135,7 +139,7 @@ std::uint64_t step_weight_bytes(const Plan& plan, const Step& step) {
   std::uint64_t bytes = 0;
   for (const auto& ids : {step.w, step.bias}) {
     for (const WeightId id : ids) {
-      if (id != kNone) bytes += bytes_of(plan.weights[id]);
+      if (id != kNone) bytes += plan.weights[id].bytes();
     }
   }
   return bytes;
@@ -152,7 +156,7 @@ std::uint64_t weight_bytes(const Plan& plan) {
     }
   }
   std::uint64_t bytes = 0;
-  for (const WeightId id : read) bytes += bytes_of(plan.weights[id]);
+  for (const WeightId id : read) bytes += plan.weights[id].bytes();
   return bytes;
 }
 

@@ -15,6 +15,12 @@ constexpr double kGemma3MaxKl = 1e-3;
 // Of taps, over 1 + the largest element: f32 sums of some hundred terms, through up to six layers.
 constexpr double kTapBound = 2e-5;
 
+// Tokens whose router's margin is below what bf16 rounds off before it: mixtral's has 0.005 between
+// the second and the third expert of one token.
+std::size_t flips(const std::string& folder) {
+  return folder == "mixtral" ? 1 : 0;
+}
+
 class CpuGolden : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -47,6 +53,7 @@ TEST_P(CpuGolden, B16) {
   golden.model = gguf();
   golden.tolerance = testing::Tolerance::rounded;
   if (std::string(GetParam()) == "gemma3") golden.max_kl = kGemma3MaxKl;
+  golden.flips = flips(GetParam());
   golden.runner.cache_type = DType::f16;
   testing::check_golden(*backend_, golden);
 }
@@ -67,7 +74,7 @@ TEST_P(CpuGolden, TapsEqualThoseOfTheReference) {
 INSTANTIATE_TEST_SUITE_P(Families, CpuGolden,
                          ::testing::Values("llama", "mistral", "llama3-rope", "smollm3", "qwen2",
                                            "qwen2-untied", "qwen3", "gemma2", "gemma3", "phi3",
-                                           "glm4", "olmo2", "gpt2", "deepseek-yarn"));
+                                           "glm4", "olmo2", "gpt2", "mixtral", "deepseek-yarn"));
 
 }  // namespace
 }  // namespace orrery::model

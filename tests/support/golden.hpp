@@ -28,6 +28,9 @@ struct GoldenCase {
   std::string model;   // file or folder to open
   Tolerance tolerance = Tolerance::exact;
   double max_kl = 1e-4;
+  // Rows that may go another way: where two experts' logits differ by less than what was rounded
+  // off before them, the other one is chosen. They are left out of the mean.
+  std::size_t flips = 0;
   RunnerOptions runner;
 };
 
@@ -66,9 +69,10 @@ struct Difference {
 
 // `got` and `want` are (rows, vocab).
 inline Difference compare_logits(const std::vector<float>& got, const std::vector<double>& want,
-                                 std::size_t vocab) {
+                                 std::size_t vocab, std::size_t flips = 0) {
   Difference d;
   const std::size_t rows = want.size() / vocab;
+  std::vector<double> row_kl;
   for (std::size_t r = 0; r < rows; ++r) {
     double got_sum = 0.0, want_sum = 0.0, kl = 0.0;
     for (std::size_t i = r * vocab; i < (r + 1) * vocab; ++i) {
@@ -81,8 +85,11 @@ inline Difference compare_logits(const std::vector<float>& got, const std::vecto
       const double log_p = want[i] - std::log(want_sum), log_q = got[i] - std::log(got_sum);
       kl += std::exp(log_p) * (log_p - log_q);
     }
-    d.mean_kl += kl / static_cast<double>(rows);
+    row_kl.push_back(kl);
   }
+  std::ranges::sort(row_kl);
+  row_kl.resize(rows > flips ? rows - flips : 0);
+  for (const double kl : row_kl) d.mean_kl += kl / static_cast<double>(rows);
   return d;
 }
 
@@ -116,7 +123,7 @@ inline void check_greedy(PlanRunner& runner, const GoldenPrompt& prompt, const G
     ASSERT_TRUE(row) << row.error().message;
     along.insert(along.end(), row->begin(), row->end());
   }
-  const Difference d = compare_logits(along, prompt.generated_logits.values, vocab);
+  const Difference d = compare_logits(along, prompt.generated_logits.values, vocab, golden.flips);
   expect_close(d, golden, n_layers, "logits along the continuation");
   // Margins are rounded to four places.
   const double slack = 2 * exact_bound(n_layers, d.top) + 1e-4;
@@ -143,8 +150,8 @@ inline void check_golden(backend::Backend& backend, const GoldenCase& golden) {
     const auto whole = (*runner)->feed(prompt.ids, plan::Phase::prefill);
     ASSERT_TRUE(whole) << whole.error().message;
     ASSERT_EQ(whole->size(), prompt.logits.values.size());
-    expect_close(compare_logits(*whole, prompt.logits.values, vocab), golden, n_layers,
-                 "whole prompt");
+    expect_close(compare_logits(*whole, prompt.logits.values, vocab, golden.flips), golden,
+                 n_layers, "whole prompt");
 
     (*runner)->restart();
     std::vector<float> chunked;
@@ -157,7 +164,7 @@ inline void check_golden(backend::Backend& backend, const GoldenCase& golden) {
       chunked.insert(chunked.end(), part->begin(), part->end());
     }
     const std::vector<double> reference(whole->begin(), whole->end());
-    expect_close(compare_logits(chunked, reference, vocab), golden, n_layers,
+    expect_close(compare_logits(chunked, reference, vocab, golden.flips), golden, n_layers,
                  "chunks against the whole");
     check_greedy(**runner, prompt, golden, n_layers, vocab);
   }

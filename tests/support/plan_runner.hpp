@@ -78,6 +78,7 @@ class PlanRunner {
     plan = plan::place(std::move(plan), options_.taps);
     backend::Bindings bindings;
     ORRERY_TRY(bindings.weights, model.bind(plan));
+    bindings.experts = model.bind_experts(plan);
     const auto n_pages = static_cast<std::uint32_t>(ceil_div(options_.context, plan::kPageTokens));
     for (std::size_t g = 0; g < plan.groups.size(); ++g) {
       if (pools_.size() == g) pools_.emplace_back(plan.groups[g].page_bytes() * n_pages + 64);

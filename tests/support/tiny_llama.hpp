@@ -1,4 +1,5 @@
 // A two-layer llama of one element type, recorded without a file: what backends are compared on.
+// With `mixture` its second layer has experts and a shared one.
 #pragma once
 
 #include <memory>
@@ -23,6 +24,12 @@ struct TinyLlama {
   float softcap = 0.0F;
   bool qk_norm = false;
   DType k_type = DType::f32, v_type = DType::f32;
+  struct Mixture {
+    std::uint32_t experts = 0, ffn = 96;
+    DType router = DType::f32;
+    plan::RouteOptions route;
+    bool shared = false, biases = false;
+  } mixture{};
 
   plan::Plan record(plan::Phase phase, plan::Capacity capacity, bool deterministic) const {
     plan::Builder b("tiny", phase, capacity, deterministic);
@@ -76,6 +83,10 @@ struct TinyLlama {
       residual.residual = x;
       x = b.matmul("x", attn, matrix(p + "o", kHidden, kHeads * kHeadDim), residual);
       const plan::BufferId f = b.norm("ffn_norm", x, vector(p + "ffn_norm", kHidden), {});
+      if (l == 1 && mixture.experts > 0) {
+        x = record_mixture(b, f, x);
+        continue;
+      }
       const plan::BufferId g = b.glu("ffn", f, matrix(p + "gate", kFfn, kHidden),
                                      matrix(p + "up", kFfn, kHidden), plan::Activation::silu);
       residual.residual = x;
@@ -86,6 +97,38 @@ struct TinyLlama {
     const plan::BufferId n = b.norm("output_norm", last, vector("output_norm", kHidden), {});
     b.logits(n, matrix("output", kVocab, kHidden), 1.0F, 0.0F);
     return b.finish();
+  }
+
+ private:
+  plan::BufferId record_mixture(plan::Builder& b, plan::BufferId f, plan::BufferId x) const {
+    const std::uint32_t n = mixture.experts;
+    const auto vectors = [&](const char* name, std::uint32_t rows, std::uint32_t cols) {
+      return mixture.biases ? b.weight({name, DType::f32, rows, cols}) : plan::kNone;
+    };
+    const auto stack = [&](const char* name, std::uint32_t rows, std::uint32_t cols) {
+      return b.weight({.tensor = name, .dtype = type, .rows = rows, .cols = cols, .experts = n});
+    };
+    plan::MatmulOptions as_decode;
+    as_decode.as_decode = true;
+    plan::RouteOptions route = mixture.route;
+    route.choice_bias = vectors("choice_bias", 1, n);
+    const plan::WeightId router = b.weight({"router", mixture.router, n, kHidden});
+    const plan::BufferId logits = b.matmul("router", f, router, as_decode);
+    plan::ExpertOptions options;
+    if (mixture.shared) {
+      const plan::WeightId gate = b.weight({"gate", DType::f32, 1, kHidden});
+      route.shared_gate = b.matmul("gate", f, gate, as_decode);
+      options.shared = b.matmul("shared", f, b.weight({"shared", type, kHidden, kHidden}), {});
+    }
+    options.gate = stack("gate_exps", mixture.ffn, kHidden);
+    options.up = stack("up_exps", mixture.ffn, kHidden);
+    options.down = stack("down_exps", kHidden, mixture.ffn);
+    options.gate_bias = vectors("gate_bias", n, mixture.ffn);
+    options.up_bias = vectors("up_bias", n, mixture.ffn);
+    options.down_bias = vectors("down_bias", n, kHidden);
+    options.scale = 0.75F;
+    options.residual = x;
+    return b.experts("moe", f, b.moe_route(logits, route), options);
   }
 };
 
@@ -102,8 +145,15 @@ class Runner {
       // By name, so that every plan of a model sees the same weights in whatever order.
       std::mt19937 rng(seed + static_cast<std::uint32_t>(std::hash<std::string>{}(w.tensor)));
       const float size = w.rows == 1 ? 1.0F : 1.0F / std::sqrt(float(w.cols)) * 2.0F;
-      weights_.push_back(random_weights(w.dtype, w.rows, w.cols, size, rng));
-      bindings.weights.push_back(weights_.back().data());
+      const std::uint32_t matrices = std::max(1U, w.experts);
+      weights_.push_back(random_weights(w.dtype, w.rows * matrices, w.cols, size, rng));
+      const std::byte* data = weights_.back().data();
+      bindings.weights.push_back(data);
+      bindings.experts.emplace_back();
+      for (std::uint32_t e = 0; e < w.experts; ++e) {  // not one after the other
+        const std::uint32_t place = (e * 5 + 1) % w.experts;
+        bindings.experts.back().push_back(data + w.bytes() / w.experts * place);
+      }
     }
     for (const plan::CacheGroup& group : plan_.groups) {
       pools_.emplace_back(group.page_bytes() * TinyLlama::kPages / 4 + 16);

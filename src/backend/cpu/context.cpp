@@ -15,7 +15,7 @@ BufferRef CompileContext::buffer(plan::BufferId id) const {
       reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(scratch) + buffer.offset);
   ref.cols = buffer.cols;
   ref.form = buffer.form;
-  ref.blocks = blocks && buffer.rows == plan::kTokens;
+  ref.blocks = blocks && buffer.rows == plan::kTokens && buffer.order == plan::Order::any;
   ref.row_bytes = plan::form_row_bytes(buffer.form, buffer.cols);
   if (solo != nullptr) ref.own = solo->own_rows[static_cast<std::size_t>(id)];
   return ref;
@@ -46,6 +46,23 @@ const RopeTable& CompileContext::rope_table(const plan::Step& step) const {
     if (table.frequencies == wanted && table.mscale == step.rope_mscale) return table;
   }
   ORRERY_CHECK(false);
+}
+
+Matrix CompileContext::matrix(const plan::Step& step, std::size_t i) const {
+  const plan::Weight& weight_info = info(step.w[i]);
+  return {weight(step.w[i]), row_bytes(weight_info.dtype, weight_info.cols), weight_info.dtype,
+          weight_info.layout, vector(step.bias[i])};
+}
+
+std::vector<Matrix> CompileContext::experts(const plan::Step& step, std::size_t i) const {
+  const Matrix first = matrix(step, i);  // its bias is that of all experts, one after the other
+  std::vector<Matrix> matrices;
+  for (const std::byte* data : bindings->experts[static_cast<std::size_t>(step.w[i])]) {
+    matrices.push_back(first);
+    matrices.back().data = data;
+    if (first.bias != nullptr) matrices.back().bias += info(step.w[i]).rows * (matrices.size() - 1);
+  }
+  return matrices;
 }
 
 std::string CompileContext::kernel_label(bool block_kernel, std::string_view what,

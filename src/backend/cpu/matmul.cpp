@@ -2,22 +2,12 @@
 // become free, each multiplied with all activation rows while it is in cache.
 #include <algorithm>
 
-#include "backend/cpu/step.hpp"
+#include "backend/cpu/row_product.hpp"
 #include "base/check.hpp"
 #include "base/checked.hpp"
 
 namespace orrery::backend::cpu {
 namespace {
-
-struct Matrix {
-  const std::byte* data = nullptr;
-  std::uint64_t stride = 0;  // bytes of a row
-  DType dtype = DType::f32;
-  Layout layout = Layout::file;
-  const float* bias = nullptr;
-
-  const std::byte* row(std::uint32_t r) const { return data + r * stride; }
-};
 
 // One weight of the step and where its results go.
 struct Part {
@@ -54,10 +44,7 @@ class MatmulRowsStep : public CpuStep {
  public:
   MatmulRowsStep(const CompileContext& context, const plan::Step& step)
       : in_(context.buffer(step.in[0])),
-        residual_(context.buffer(step.residual)),
-        activation_(activation_kind(step.activation)),
-        scale_(step.scale),
-        softcap_(step.softcap),
+        product_(context, step),
         glu_(step.glu),
         outputs_(context.plan->buffers[static_cast<std::size_t>(step.in[0])].rows ==
                  plan::kOutputs),
@@ -79,7 +66,7 @@ class MatmulRowsStep : public CpuStep {
   }
 
   std::size_t scratch_bytes() const override {
-    return std::size_t{kRowsAtOnce} * most_rows() * 4 * 2 + kernels::q8_layout(most_rows()).stride;
+    return RowProduct::scratch_bytes(std::max(few_.chunk_rows, many_.chunk_rows));
   }
 
   void run(const Worker& worker) const override {
@@ -88,8 +75,12 @@ class MatmulRowsStep : public CpuStep {
     const Grid& grid = grid_for(rows);
     worker.spread(grid.chunks, [&](std::int32_t c) {
       const Chunk chunk = chunk_at(grid, c);
-      for (std::int32_t r = 0; r < rows; r += kRowsAtOnce) {
-        run_chunk(worker, chunk, r, std::min(kRowsAtOnce, rows - r));
+      const WeightRows weights{&chunk.part->w, &chunk.part->up, chunk.begin, chunk.rows};
+      constexpr std::int32_t kAtOnce = RowProduct::kRowsAtOnce;
+      for (std::int32_t r = 0; r < rows; r += kAtOnce) {
+        const OperandRows operand{in_.bytes(r, worker), in_.row_bytes, std::min(kAtOnce, rows - r),
+                                  r};
+        product_.run(worker, weights, operand, chunk.part->out, worker.scratch);
       }
     });
   }
@@ -113,7 +104,6 @@ class MatmulRowsStep : public CpuStep {
   const Grid& grid_for(std::int32_t rows) const {
     return rows >= kernels_.panels->rows ? many_ : few_;
   }
-  std::uint32_t most_rows() const { return std::max(few_.chunk_rows, many_.chunk_rows); }
 
   Chunk chunk_at(const Grid& grid, std::int32_t c) const {
     std::size_t i = 0;
@@ -122,80 +112,17 @@ class MatmulRowsStep : public CpuStep {
     return {&parts_[i], begin, std::min(grid.chunk_rows, parts_[i].rows - begin)};
   }
 
-  static constexpr std::int32_t kRowsAtOnce = 32;  // activation rows per pass over a chunk
-
-  static Matrix make_matrix(const CompileContext& context, const plan::Step& step, std::size_t i) {
-    const plan::Weight& weight = context.info(step.w[i]);
-    return {context.weight(step.w[i]), row_bytes(weight.dtype, weight.cols), weight.dtype,
-            weight.layout, context.vector(step.bias[i])};
-  }
-
   Part make_part(const CompileContext& context, const plan::Step& step, std::size_t i) const {
     Part part;
-    part.w = make_matrix(context, step, i);
-    if (glu_) part.up = make_matrix(context, step, 1);
+    part.w = context.matrix(step, i);
+    if (glu_) part.up = context.matrix(step, 1);
     part.rows = context.info(step.w[i]).rows;
     part.out = context.buffer(step.out[glu_ ? 0 : i]);
     return part;
   }
 
-  // Weight rows [begin, begin + n) x activation rows [r, r + m).
-  void run_chunk(const Worker& worker, const Chunk& chunk, std::int32_t r, std::int32_t m) const {
-    const Part& part = *chunk.part;
-    const std::uint32_t begin = chunk.begin, n = chunk.rows;
-    float* gate = reinterpret_cast<float*>(worker.scratch);  // (m, n)
-    float* up = gate + std::size_t{kRowsAtOnce} * most_rows();
-    std::byte* temporary =
-        reinterpret_cast<std::byte*>(up + std::size_t{kRowsAtOnce} * most_rows());
-    const bool direct = part.out.form == plan::Form::f32 && !glu_;
-    kernels::MatmulRows args{};
-    args.n = static_cast<int>(n);
-    args.k = static_cast<int>(in_.cols);
-    args.x = in_.bytes(r, worker);
-    args.x_stride = in_.row_bytes;
-    args.m = m;
-    const auto multiply = [&](const Matrix& w, float* y, std::size_t y_stride) {
-      args.w = w.row(begin);
-      args.w_stride = w.stride;
-      args.y = y;
-      args.y_stride = y_stride;
-      row_matmul(kernels_, w.dtype, w.layout, m)(args);
-    };
-    if (direct) {
-      multiply(part.w, part.out.row(r) + begin, part.out.cols);
-    } else {
-      multiply(part.w, gate, n);
-    }
-    if (glu_) multiply(part.up, up, n);
-    for (std::int32_t i = 0; i < m; ++i) {
-      float* y = direct ? part.out.row(r + i) + begin : gate + std::size_t{n} * i;
-      finish_row(worker, part, begin, n, r + i, y, up + std::size_t{n} * i, temporary);
-    }
-  }
-
-  // y = act(y + bias) * scale + residual (glu: act(y + bias) * (up + bias)) -> the output buffer.
-  void finish_row(const Worker& worker, const Part& part, std::uint32_t begin, std::uint32_t n,
-                  std::int32_t row, float* y, float* up, std::byte* temporary) const {
-    const int count = static_cast<int>(n);
-    if (part.w.bias != nullptr) kernels_.add(y, part.w.bias + begin, y, count);
-    if (glu_) {
-      if (part.up.bias != nullptr) kernels_.add(up, part.up.bias + begin, up, count);
-      float* out = part.out.form == plan::Form::f32 ? part.out.row(row) + begin : y;
-      kernels_.glu(activation_, y, up, out, count);
-    } else {
-      if (activation_ != kernels::ActivationKind::none) kernels_.activate(activation_, y, count);
-      const float* residual = residual_ ? residual_.row(row, worker) + begin : nullptr;
-      if (scale_ != 1.0F || residual != nullptr) kernels_.scale_add(y, scale_, residual, count);
-      if (softcap_ != 0.0F) kernels_.softcap(y, softcap_, count);
-    }
-    if (part.out.form == plan::Form::q8) {
-      store_q8(kernels_, y, begin, n, part.out.bytes(row), part.out.cols, temporary);
-    }
-  }
-
-  BufferRef in_, residual_;
-  kernels::ActivationKind activation_;
-  float scale_, softcap_;
+  BufferRef in_;
+  RowProduct product_;
   bool glu_, outputs_;
   const kernels::RowKernels& kernels_;
   std::vector<Part> parts_;
@@ -205,14 +132,7 @@ class MatmulRowsStep : public CpuStep {
 }  // namespace
 
 StepResult make_matmul(const CompileContext& context, const plan::Step& step) {
-  for (const plan::WeightId id : step.w) {
-    if (id == plan::kNone) continue;
-    const DType dtype = context.info(id).dtype;
-    if (row_matmul(*context.kernels->rows, dtype, context.info(id).layout, 1) == nullptr) {
-      return fail("E_UNSUPPORTED", "the CPU backend has no row kernel for weights of type " +
-                                       std::string(dtype_info(dtype).name));
-    }
-  }
+  ORRERY_TRY_VOID(RowProduct::check(context, step));
   return std::make_unique<MatmulRowsStep>(context, step);
 }
 

@@ -30,9 +30,18 @@ StepResult make_step(const CompileContext& context, const plan::Step& step) {
     case plan::Op::quantize_rows:
       return make_quantize_rows(context, step);
     case plan::Op::matmul:
-      return blocks ? make_matmul_blocks(context, step) : make_matmul(context, step);
+      if (!blocks) return make_matmul(context, step);
+      if (step.number_class != plan::NumberClass::b16) return make_matmul_as_decode(context, step);
+      return make_matmul_blocks(context, step);
     case plan::Op::logits:
       return make_matmul(context, step);
+    case plan::Op::moe_route:
+      return make_moe_route(context, step);
+    case plan::Op::moe_matmul:
+      if (step.number_class != plan::NumberClass::b16) return make_moe_matmul(context, step);
+      return make_moe_matmul_blocks(context, step);
+    case plan::Op::moe_combine:
+      return make_moe_combine(context, step);
     case plan::Op::rope_kv_write:
       return blocks ? make_rope_kv_write_blocks(context, step) : make_rope_kv_write(context, step);
     case plan::Op::attention:

@@ -10,12 +10,14 @@ namespace {
 using plan::Op;
 
 bool can_run_alone(Op op) {
-  return op == Op::embed || op == Op::norm || op == Op::quantize_rows || op == Op::select_rows;
+  return op == Op::embed || op == Op::norm || op == Op::quantize_rows || op == Op::select_rows ||
+         op == Op::moe_route || op == Op::moe_combine;
 }
 
 // Steps that read a thread's own rows.
 bool reads_own_rows(Op op) {
-  return (can_run_alone(op) && op != Op::embed) || op == Op::matmul || op == Op::logits;
+  return (can_run_alone(op) && op != Op::embed) || op == Op::matmul || op == Op::moe_matmul ||
+         op == Op::logits;
 }
 
 std::vector<plan::BufferId> inputs(const plan::Step& step) {
@@ -28,9 +30,12 @@ std::vector<plan::BufferId> inputs(const plan::Step& step) {
 bool overlap(const plan::Plan& plan, plan::BufferId a, plan::BufferId b) {
   const plan::Buffer& x = plan.buffers[static_cast<std::size_t>(a)];
   const plan::Buffer& y = plan.buffers[static_cast<std::size_t>(b)];
-  // Rows lie from the buffer's start, so the first row is all that a run of one row touches.
-  return x.offset < y.offset + plan::form_row_bytes(y.form, y.cols) &&
-         y.offset < x.offset + plan::form_row_bytes(x.form, x.cols);
+  // Rows lie from the buffer's start: what a run of one token touches is at the beginning.
+  const auto end = [](const plan::Buffer& buffer) {
+    const auto rows = static_cast<std::uint64_t>(buffer.rows.at(1, 1, 1));
+    return buffer.offset + rows * plan::form_row_bytes(buffer.form, buffer.cols);
+  };
+  return x.offset < end(y) && y.offset < end(x);
 }
 
 // True when `step` would write over what other threads may still read in steps [begin, end).

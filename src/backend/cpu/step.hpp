@@ -93,6 +93,17 @@ class RowRope {
                            float* k) const = 0;
 };
 
+// A matrix of weights, or of one expert, and its bias.
+struct Matrix {
+  const std::byte* data = nullptr;
+  std::uint64_t stride = 0;  // bytes of a row
+  DType dtype = DType::f32;
+  Layout layout = Layout::file;
+  const float* bias = nullptr;
+
+  const std::byte* row(std::uint32_t r) const { return data + r * stride; }
+};
+
 class CpuStep {
  public:
   virtual ~CpuStep() = default;
@@ -130,6 +141,12 @@ struct CompileContext {
   const std::byte* weight(plan::WeightId id) const;
   const RopeTable& rope_table(const plan::Step& step) const;
   const plan::Weight& info(plan::WeightId id) const;
+  plan::Order order(plan::BufferId id) const {
+    return plan->buffers[static_cast<std::size_t>(id)].order;
+  }
+  // The i-th weight of a step with its bias; of all experts.
+  Matrix matrix(const plan::Step& step, std::size_t i) const;
+  std::vector<Matrix> experts(const plan::Step& step, std::size_t i) const;
   std::string kernel_label(bool block_kernel, std::string_view what, plan::WeightId id) const;
 };
 
@@ -139,6 +156,11 @@ StepResult make_norm(const CompileContext& context, const plan::Step& step);
 StepResult make_quantize_rows(const CompileContext& context, const plan::Step& step);
 StepResult make_matmul(const CompileContext& context, const plan::Step& step);
 StepResult make_matmul_blocks(const CompileContext& context, const plan::Step& step);
+StepResult make_matmul_as_decode(const CompileContext& context, const plan::Step& step);
+StepResult make_moe_route(const CompileContext& context, const plan::Step& step);
+StepResult make_moe_matmul(const CompileContext& context, const plan::Step& step);
+StepResult make_moe_matmul_blocks(const CompileContext& context, const plan::Step& step);
+StepResult make_moe_combine(const CompileContext& context, const plan::Step& step);
 StepResult make_rope_kv_write(const CompileContext& context, const plan::Step& step);
 StepResult make_rope_kv_write_blocks(const CompileContext& context, const plan::Step& step);
 StepResult make_attention(const CompileContext& context, const plan::Step& step);

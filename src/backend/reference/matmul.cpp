@@ -11,6 +11,8 @@ namespace {
 // Products below which waking a thread costs more than it saves.
 constexpr std::int64_t kThreadedWork = 2'000'000;
 
+}  // namespace
+
 double activate(plan::Activation activation, double x) {
   switch (activation) {
     case plan::Activation::none:
@@ -37,8 +39,6 @@ double dot(const double* a, const double* b, std::uint32_t n) {
   for (; i < n; ++i) sums[0] += a[i] * b[i];
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
-
-}  // namespace
 
 // x (rows, cols) times the transposed weight (n, cols): (rows, n). The threads share the n rows.
 std::vector<double> ReferenceProgram::multiply(const std::vector<double>& x, std::int64_t rows,

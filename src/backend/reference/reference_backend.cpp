@@ -38,12 +38,14 @@ std::int64_t ReferenceProgram::rows_of(plan::BufferId buffer, const Batch& batch
   return plan_.buffers[buffer].rows.at(batch.n_tokens, batch.n_sequences, batch.n_outputs);
 }
 
-std::vector<float> ReferenceProgram::weight_row(plan::WeightId weight, std::uint32_t row) const {
+std::vector<float> ReferenceProgram::weight_row(plan::WeightId weight, std::uint32_t row,
+                                                std::size_t expert) const {
   const plan::Weight& w = plan_.weights[weight];
   ORRERY_CHECK(row < w.rows);
+  const std::byte* first =
+      w.experts == 0 ? bindings_.weights[weight] : bindings_.experts[weight].at(expert);
   std::vector<float> values(w.cols);
-  decode_row(w.dtype, bindings_.weights[weight] + row_bytes(w.dtype, w.cols) * row, values.data(),
-             w.cols);
+  decode_row(w.dtype, first + row_bytes(w.dtype, w.cols) * row, values.data(), w.cols);
   return values;
 }
 
@@ -94,6 +96,12 @@ void ReferenceProgram::run_step(const plan::Step& step, const Batch& batch) {
       return mla_attention(step, batch);
     case plan::Op::select_rows:
       return select_rows(step, batch);
+    case plan::Op::moe_route:
+      return moe_route(step, batch);
+    case plan::Op::moe_matmul:
+      return moe_matmul(step, batch);
+    case plan::Op::moe_combine:
+      return moe_combine(step, batch);
     case plan::Op::tap:
       return;
   }

@@ -35,6 +35,10 @@ class ReferenceProgram : public Program {
   void matmul(const plan::Step& step, const Batch& batch);
   std::vector<double> multiply(const std::vector<double>& x, std::int64_t rows,
                                plan::WeightId weight) const;
+  // experts.cpp
+  void moe_route(const plan::Step& step, const Batch& batch);
+  void moe_matmul(const plan::Step& step, const Batch& batch);
+  void moe_combine(const plan::Step& step, const Batch& batch);
   // attention.cpp
   void rope_kv_write(const plan::Step& step, const Batch& batch);
   void attention(const plan::Step& step, const Batch& batch);
@@ -48,8 +52,9 @@ class ReferenceProgram : public Program {
 
   std::int64_t rows_of(plan::BufferId buffer, const Batch& batch) const;
   std::uint32_t cols_of(plan::BufferId buffer) const { return plan_.buffers[buffer].cols; }
-  // Row `row` of a weight, decoded: (cols).
-  std::vector<float> weight_row(plan::WeightId weight, std::uint32_t row) const;
+  // Row `row` of a weight, or of one of its experts, decoded: (cols).
+  std::vector<float> weight_row(plan::WeightId weight, std::uint32_t row,
+                                std::size_t expert = 0) const;
 
   plan::Plan plan_;
   Bindings bindings_;
@@ -57,6 +62,9 @@ class ReferenceProgram : public Program {
   std::vector<std::vector<double>> buffers_;  // per buffer (rows at capacity, cols)
   std::vector<float> result_;                 // (rows, cols) of plan.result
 };
+
+double activate(plan::Activation activation, double x);
+double dot(const double* a, const double* b, std::uint32_t n);
 
 // x / rms(x) * (weight + offset) over n elements in place; weight null is all ones.
 void rms_norm(double* x, std::uint32_t n, const float* weight, double offset, double eps);

@@ -28,6 +28,13 @@ plan::BufferId add_ffn(Recorder& r, plan::BufferId gated, plan::BufferId x) {
   return x;
 }
 
+plan::BufferId add_glu_or_experts(Recorder& r, plan::BufferId normed, plan::BufferId x) {
+  if (!r.has_experts()) return add_ffn(r, r.glu(normed), x);
+  x = r.mixture(normed, x);
+  r.tap("ffn_residual", x);
+  return x;
+}
+
 plan::BufferId add_normed_attention(Recorder& r, plan::BufferId attended, plan::BufferId x) {
   x = r.norm_add("post_attention_norm", attention_output(r, attended, plan::kNone), x);
   r.tap("attn_residual", x);

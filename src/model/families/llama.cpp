@@ -1,4 +1,5 @@
-// Llama 2 and 3 (arXiv 2307.09288, 2407.21783), Mistral (2310.06825), SmolLM2 and SmolLM3.
+// Llama 2 and 3 (arXiv 2307.09288, 2407.21783), Mistral (2310.06825), Mixtral (2401.04088), SmolLM2
+// and SmolLM3.
 #include <fmt/format.h>
 
 #include "model/families/blocks.hpp"
@@ -30,16 +31,12 @@ Status read_no_rope(const Source& source, Hparams& h) {
 }
 
 Status read(const Source& source, Hparams& h) {
-  ORRERY_TRY(const std::uint32_t experts,
-             source.integer_or({"expert_count", "num_local_experts"}, 0, UINT32_MAX, 0));
-  if (experts > 0) {
-    return fail("E_ARCH", fmt::format("a {} model with {} experts is not supported",
-                                      source.architecture(), experts));
-  }
   // Converters to GGUF permute q and k, so that the pairs of a rotation are neighbours.
   h.rope = source.is_gguf() ? plan::RopeStyle::adjacent : plan::RopeStyle::halves;
   ORRERY_TRY_VOID(read_activation(source, {"", "hidden_act"}, h));
   ORRERY_TRY_VOID(read_rope(source, h));
+  // Mixtral: the weights are a softmax over the chosen experts.
+  ORRERY_TRY_VOID(read_experts(source, {.gate = plan::Gate::softmax_used}, h));
   const bool smollm3 = source.architecture() == "smollm3";
   if (smollm3) ORRERY_TRY_VOID(read_no_rope(source, h));
   return read_windows(source, {.only_if_used = smollm3}, h);
@@ -51,19 +48,28 @@ void forward(Recorder& r) {
     r.layer(i);
     const plan::BufferId attended = r.attention(r.qkv(r.norm("attn_norm", x)));
     x = add_attention(r, attended, x);
-    const plan::BufferId gated = r.glu(r.norm("ffn_norm", x));
-    x = add_ffn(r, gated, x);
+    x = add_glu_or_experts(r, r.norm("ffn_norm", x), x);
   }
   r.head(x);
 }
 
 constexpr std::string_view kGguf[] = {"llama", "smollm3"};
-constexpr std::string_view kConfig[] = {"llama", "mistral", "smollm3"};
+constexpr std::string_view kConfig[] = {"llama", "mistral", "mixtral", "smollm3"};
+constexpr NamePair kTensorNames[] = {
+    {"ffn_gate_inp", "block_sparse_moe.gate"},
+    {"ffn_gate_exps", "block_sparse_moe.experts.*.w1"},
+    {"ffn_down_exps", "block_sparse_moe.experts.*.w2"},
+    {"ffn_up_exps", "block_sparse_moe.experts.*.w3"},
+};
 
 }  // namespace
 
 extern const Family kLlama;
-constexpr Family kLlama = {
-    .name = "llama", .gguf = kGguf, .config = kConfig, .read = read, .forward = forward};
+constexpr Family kLlama = {.name = "llama",
+                           .gguf = kGguf,
+                           .config = kConfig,
+                           .tensor_names = kTensorNames,
+                           .read = read,
+                           .forward = forward};
 
 }  // namespace orrery::model

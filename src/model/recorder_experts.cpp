@@ -1,0 +1,86 @@
+// Mixtures of experts: router, experts and shared expert of a layer.
+#include <fmt/format.h>
+
+#include "model/recorder.hpp"
+
+namespace orrery::model {
+
+using plan::BufferId;
+using plan::kNone;
+using plan::WeightId;
+
+WeightId Recorder::experts(std::string_view stem, std::uint32_t total, std::uint32_t begin,
+                           std::uint32_t rows, std::uint32_t cols) {
+  const std::string name = full_name(stem, "weight");
+  const std::uint32_t n = h_.experts.count;
+  const Result<Tensor> tensor = tensors_.experts(name, n, total, cols);
+  if (!tensor && !error_) error_ = tensor.error();
+  return builder_.weight({.tensor = name,
+                          .dtype = tensor ? tensor->dtype : DType::f32,
+                          .rows = rows,
+                          .cols = cols,
+                          .row_begin = begin,
+                          .experts = n});
+}
+
+bool Recorder::has_experts() const {
+  return h_.experts.count > 0 && h_.experts.layers[static_cast<std::size_t>(layer_)];
+}
+
+BufferId Recorder::router(std::string_view stem, BufferId x, std::uint32_t rows) {
+  plan::MatmulOptions options;
+  options.as_decode = true;
+  if (has_bias(stem)) options.bias[0] = bias(stem, rows);
+  return builder_.matmul(std::string(stem), x, matrix(stem, rows, h_.hidden_dim), options);
+}
+
+BufferId Recorder::routes(BufferId x) {
+  const Experts& e = h_.experts;
+  plan::RouteOptions options;
+  options.used = static_cast<std::uint16_t>(e.used);
+  options.gate = e.gate;
+  options.renormalise = e.renormalise;
+  options.scale = e.scale;
+  options.groups = static_cast<std::uint16_t>(e.groups);
+  options.groups_used = static_cast<std::uint16_t>(e.groups_used);
+  options.group_score = e.group_score;
+  if (has_bias("exp_probs_b")) options.choice_bias = bias("exp_probs_b", e.count);
+  const BufferId logits = router("ffn_gate_inp", x, e.count);
+  if (e.shared_gate) options.shared_gate = router("ffn_gate_inp_shexp", x, 1);
+  return builder_.moe_route(logits, options);
+}
+
+BufferId Recorder::shared_expert(BufferId x, BufferId residual) {
+  const std::uint32_t n = h_.experts.shared_ffn_dim;
+  const WeightId gate = matrix("ffn_gate_shexp", n, h_.hidden_dim);
+  const WeightId up = matrix("ffn_up_shexp", n, h_.hidden_dim);
+  const BufferId inner = builder_.glu("shared_glu", x, gate, up, h_.activation);
+  return project("ffn_down_shexp", inner, h_.hidden_dim, n, residual);
+}
+
+BufferId Recorder::mixture(BufferId x, BufferId residual) {
+  const Experts& e = h_.experts;
+  const std::uint32_t n = e.ffn_dim, d = h_.hidden_dim;
+  const bool fused = tensors_.has_experts(full_name("ffn_gate_up_exps", "weight"));
+  const std::string_view up_stem = fused ? "ffn_gate_up_exps" : "ffn_up_exps";
+  plan::ExpertOptions options;
+  options.gate = fused ? experts(up_stem, 2 * n, 0, n, d) : experts("ffn_gate_exps", n, 0, n, d);
+  options.up = experts(up_stem, fused ? 2 * n : n, fused ? n : 0, n, d);
+  options.down = experts("ffn_down_exps", d, 0, d, n);
+  const bool alike = builder_.dtype(options.gate) == builder_.dtype(options.up);
+  if (!alike && !error_) {
+    error_ = Error{"E_TENSOR", fmt::format("gate and up of the experts of layer {} have unlike "
+                                           "types, which is not supported",
+                                           layer_)};
+  }
+  if (!alike) options.up = options.gate;
+  options.activation = h_.activation;
+  options.scale = h_.residual_scale;
+  // Without a gate the shared expert is one more branch of the residual stream.
+  if (e.shared_ffn_dim > 0 && !e.shared_gate) residual = shared_expert(x, residual);
+  if (e.shared_ffn_dim > 0 && e.shared_gate) options.shared = shared_expert(x, kNone);
+  options.residual = residual;
+  return builder_.experts("ffn_moe", x, routes(x), options);
+}
+
+}  // namespace orrery::model
