@@ -132,12 +132,6 @@ TEST(Load, Epsilon) {
   }
 }
 
-// G78
-TEST(Load, Experts) {
-  expect_key_refused("expert_count", u(8), "E_ARCH");
-  expect_key_refused("expert_count", u(1ULL << 31), "E_ARCH");
-}
-
 // G79: nothing is allocated from the context, so a huge one is only clamped.
 TEST(Load, ContextIsClamped) {
   const auto model = load_model(fake_llama({{"llama.context_length", u(0xFFFFFFFF)}}));

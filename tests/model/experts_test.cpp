@@ -1,0 +1,129 @@
+// Parameters and tensors of experts that are wrong, one clear sentence each.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/fake_checkpoint.hpp"
+#include "model/limits.hpp"
+#include "model/model.hpp"
+
+namespace orrery::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::uint64_t u(std::uint64_t value) {
+  return value;
+}
+
+// The fake llama with 8 experts of 96, 2 of them used.
+std::shared_ptr<FakeCheckpoint> fake_mixtral(std::vector<Change> changes = {}) {
+  changes.insert(changes.begin(),
+                 {{"llama.expert_count", u(8)}, {"llama.expert_used_count", u(2)}});
+  auto fake = fake_llama(changes);
+  for (const char* name : {"gate", "up", "down"}) {
+    fake->remove("blk.0.ffn_" + std::string(name) + ".weight");
+  }
+  fake->add("blk.0.ffn_gate_inp.weight", DType::f32, {64, 8});
+  fake->add("blk.0.ffn_gate_exps.weight", DType::q4_0, {64, 96, 8});
+  fake->add("blk.0.ffn_up_exps.weight", DType::q4_0, {64, 96, 8});
+  fake->add("blk.0.ffn_down_exps.weight", DType::q8_0, {96, 64, 8});
+  return fake;
+}
+
+void expect_refused(std::shared_ptr<FakeCheckpoint> fake, const char* kind, const char* sentence) {
+  const auto model = load_model(std::move(fake));
+  ASSERT_FALSE(model) << sentence;
+  EXPECT_EQ(model.error().kind, kind) << model.error().message;
+  EXPECT_THAT(model.error().message, HasSubstr(sentence));
+}
+
+TEST(LoadExperts, AreUsedInPlace) {
+  const auto fake = fake_mixtral();
+  const auto model = load_model(fake);
+  ASSERT_TRUE(model) << model.error().message;
+  RecordOptions options;
+  options.capacity = {4, 1, 1};
+  options.context_length = 128;
+  const auto plan = model->record(options);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto pointers = model->bind_experts(*plan);
+  const storage::TensorInfo* up = fake->find("blk.0.ffn_up_exps.weight");
+  for (std::size_t i = 0; i < plan->weights.size(); ++i) {
+    const plan::Weight& weight = plan->weights[i];
+    ASSERT_EQ(pointers[i].size(), weight.experts);
+    if (weight.tensor != up->name) continue;
+    EXPECT_EQ(weight.bytes(), up->bytes);
+    for (std::size_t e = 0; e < 8; ++e) EXPECT_EQ(pointers[i][e], up->data + up->bytes / 8 * e);
+  }
+  EXPECT_EQ(model->copied_bytes(), 0U);
+}
+
+// GGUF files of 2023: blk.0.ffn_gate.7.weight.
+TEST(LoadExperts, MayHaveATensorEach) {
+  const auto fake = fake_mixtral();
+  fake->remove("blk.0.ffn_up_exps.weight");
+  for (int e = 7; e >= 0; --e) {
+    fake->add("blk.0.ffn_up." + std::to_string(e) + ".weight", DType::q4_0, {64, 96});
+  }
+  EXPECT_TRUE(load_model(fake));
+  fake->replace("blk.0.ffn_up.3.weight", DType::q8_0, {64, 96});
+  expect_refused(fake, "E_TENSOR", "blk.0.ffn_up.3.weight has type Q8_0, that of the first expert");
+  fake->replace("blk.0.ffn_up.3.weight", DType::q4_0, {64, 64});
+  expect_refused(fake, "E_SHAPE",
+                 "blk.0.ffn_up.3.weight has shape (64, 64), the parameters ask for (96, 64)");
+  fake->remove("blk.0.ffn_up.3.weight");
+  expect_refused(fake, "E_TENSOR", "tensor blk.0.ffn_up.3.weight is missing");
+}
+
+TEST(LoadExperts, CountsThatDoNotFit) {
+  expect_refused(fake_mixtral({{"llama.expert_count", u(1ULL << 31)}}), "E_HPARAM",
+                 "llama.expert_count is 2147483648, expected an integer from 0 to 4096");
+  expect_refused(fake_mixtral({{"llama.expert_used_count", u(9)}}), "E_HPARAM",
+                 "llama.expert_used_count is 9, the model has 8 experts");
+  expect_refused(fake_mixtral({{"llama.expert_used_count", u(0)}}), "E_HPARAM",
+                 "llama.expert_used_count is 0, expected an integer from 1");
+  expect_refused(fake_mixtral({{"llama.expert_used_count", std::string_view()}}), "E_HPARAM",
+                 "llama.expert_used_count is missing");
+  expect_refused(fake_mixtral({{"llama.expert_count", u(16)}}), "E_SHAPE",
+                 "has shape (8, 96, 64), the parameters ask for (16, 96, 64)");
+  expect_refused(fake_mixtral({{"llama.expert_feed_forward_length", u(32)}}), "E_SHAPE",
+                 "has shape (8, 96, 64), the parameters ask for (8, 32, 64)");
+}
+
+TEST(LoadExperts, GroupsThatDoNotFit) {
+  const auto with_groups = [](std::uint64_t groups, std::uint64_t used) {
+    return fake_mixtral(
+        {{"llama.expert_group_count", u(groups)}, {"llama.expert_group_used_count", u(used)}});
+  };
+  EXPECT_TRUE(load_model(with_groups(4, 1)));
+  expect_refused(with_groups(3, 1), "E_HPARAM", "expert_group_count is 3, no divisor of the 8 exp");
+  expect_refused(with_groups(4, 5), "E_HPARAM",
+                 "expert_group_used_count is 5, expected an integer");
+  expect_refused(with_groups(9, 1), "E_HPARAM",
+                 "expert_group_count is 9, expected an integer from");
+  expect_refused(with_groups(8, 1), "E_HPARAM",
+                 "2 experts of a token do not fit into 1 of 8 groups of 1 experts");
+}
+
+TEST(LoadExperts, GatesThatAreUnknown) {
+  expect_refused(fake_mixtral({{"llama.expert_gating_func", u(7)}}), "E_HPARAM",
+                 "llama.expert_gating_func is 7, supported are 1 (softmax), 2 (sigmoid) and 3");
+  const auto model = load_model(fake_mixtral({{"llama.expert_gating_func", u(2)}}));
+  ASSERT_TRUE(model);
+  EXPECT_EQ(model->hparams().experts.gate, plan::Gate::sigmoid);
+}
+
+TEST(LoadExperts, GateAndUpOfUnlikeTypes) {
+  const auto fake = fake_mixtral();
+  fake->replace("blk.0.ffn_up_exps.weight", DType::q8_0, {64, 96, 8});
+  expect_refused(fake, "E_TENSOR", "gate and up of the experts of layer 0 have unlike types");
+}
+
+TEST(LoadExperts, ADenseModelHasNoneOfTheirTensors) {
+  const auto fake = fake_llama();
+  fake->add("blk.0.ffn_gate_inp.weight", DType::f32, {64, 8});
+  expect_refused(fake, "E_TENSOR", "blk.0.ffn_gate_inp.weight is not part of a llama model");
+}
+
+}  // namespace
+}  // namespace orrery::model
