@@ -18,7 +18,7 @@ help:
 	@echo "make test                      every check that CI runs (sanitizers, fuzzers too)"
 	@echo "make check                     the release build's tests and the style checks"
 	@echo "make bench                     measure the default model (or MODEL=..) and the kernels: report/"
-	@echo "make bench-peers               the same beside llama.cpp, as a table of ratios"
+	@echo "make bench-peers               the same beside llama.cpp and OpenVINO, as a table of ratios"
 	@echo "make install [PREFIX=..]       install the program, the library and its header"
 	@echo "make format, make lint         apply the code format; check the style"
 
@@ -49,7 +49,7 @@ bench: build
 	@bench/report/report.py $(if $(MODEL),--model $(MODEL))
 
 bench-peers: build
-	@bench/peers/compare.py $(if $(MODEL),--model $(MODEL))
+	@bench/peers/compare.py $(if $(MODEL),--model $(MODEL),--openvino)
 
 install: build
 	@cmake --build build -j $(JOBS)

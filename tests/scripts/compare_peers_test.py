@@ -38,12 +38,24 @@ class ComparePeersTest(unittest.TestCase):
     def test_table(self):
         code, out, _ = self.run_with(self.OURS, self.THEIRS)
         self.assertEqual(code, 0)
-        self.assertIn("| pp512 | 2 | 600.0 | 300.0 | 2.00 (2.00 to 2.00) |", out)
-        self.assertIn("| tg128 | 2 | 90.0 | 120.0 | 0.75 (0.75 to 0.75) |", out)
+        self.assertIn("| pp512 | 2 | 600.0 | llama.cpp | 300.0 | 2.00 (2.00 to 2.00) |", out)
+        self.assertIn("| tg128 | 2 | 90.0 | llama.cpp | 120.0 | 0.75 (0.75 to 0.75) |", out)
 
     def test_depth_is_named(self):
         _, out, _ = self.run_with(self.OURS, self.THEIRS, "--depth", "4096")
         self.assertIn("| tg128 @ d4096 |", out)
+
+    def test_openvino_is_a_row_of_its_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            python = pathlib.Path(folder, "python")
+            rows = [{"n_prompt": 512, "n_gen": 0, "samples_ts": [400.0]},
+                    {"n_prompt": 0, "n_gen": 128, "samples_ts": [30.0]}]
+            python.write_text(f"#!/bin/sh\necho '{json.dumps(rows)}'\n", encoding="utf-8")
+            python.chmod(0o755)
+            code, out, _ = self.run_with(self.OURS, self.THEIRS, "--openvino", str(python))
+        self.assertEqual(code, 0)
+        self.assertIn("| pp512 | 2 | 600.0 | openvino | 400.0 | 1.50 (1.50 to 1.50) |", out)
+        self.assertIn("| tg128 | 2 | 90.0 | openvino | 30.0 | 3.00 (3.00 to 3.00) |", out)
 
     def test_missing_measurement_is_an_error(self):
         code, _, errors = self.run_with(self.OURS[:1], self.THEIRS)
