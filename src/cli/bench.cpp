@@ -13,6 +13,7 @@
 #include "cli/app.hpp"
 #include "cli/bench_steps.hpp"
 #include "cli/model_arg.hpp"
+#include "cli/numbers.hpp"
 #include "cli/open_model.hpp"
 #include "cli/roofline.hpp"
 #include "cli/terminal.hpp"
@@ -24,9 +25,12 @@
 namespace orrery::cli {
 namespace {
 
+constexpr int kMostSequences = 32;
+
 struct Options {
   std::string model;
-  std::uint32_t prefill = 0, decode = 0, depth = 0, sequences = 1, repeat = 5;
+  std::uint32_t prefill = 0, decode = 0, depth = 0, repeat = 5;
+  std::string sequences = "1";  // decoded together; one measurement for each number
   OpenOptions open;
   bool json = false, steps = false;
 };
@@ -47,8 +51,9 @@ std::uint64_t peak_rss_bytes() {
 
 class Bench {
  public:
-  Bench(const Options& options, const engine::Model& model)
+  Bench(const Options& options, std::vector<int> sequences, const engine::Model& model)
       : options_(options),
+        sequences_(std::move(sequences)),
         model_(model),
         executor_(model.executor()),
         rng_(std::random_device{}()) {}
@@ -60,7 +65,10 @@ class Bench {
     roofline_ = measure_reads(model_.weight_spans(), threads, peaks);
     if (options_.steps) measure_products(roofline_, threads, peaks);
     if (options_.prefill > 0) ORRERY_TRY_VOID(measure_prefill());
-    if (options_.decode > 0) ORRERY_TRY_VOID(measure_decode());
+    if (options_.decode == 0) return {};
+    for (const int sequences : sequences_) {
+      ORRERY_TRY_VOID(measure_decode(static_cast<std::uint32_t>(sequences)));
+    }
     return {};
   }
   const std::vector<Measurement>& results() const { return results_; }
@@ -124,10 +132,10 @@ class Bench {
     return sampler.table(roofline_);
   }
 
-  Status measure_decode() {
-    Measurement m{"decode", options_.decode, options_.depth, options_.sequences, {}};
+  Status measure_decode(std::uint32_t n) {
+    Measurement m{"decode", options_.decode, options_.depth, n, {}};
     std::vector<std::unique_ptr<engine::Session>> sessions;
-    for (std::uint32_t s = 0; s < options_.sequences; ++s) {
+    for (std::uint32_t s = 0; s < n; ++s) {
       ORRERY_TRY(auto session, engine::Session::open(executor_));
       sessions.push_back(std::move(session));
     }
@@ -138,14 +146,13 @@ class Bench {
         session->clear();
         ORRERY_TRY_VOID(session->evaluate(random_tokens(std::max(1U, options_.depth))));
       }
-      const std::vector<text::TokenId> tokens = random_tokens(options_.decode * options_.sequences);
+      const std::vector<text::TokenId> tokens = random_tokens(options_.decode * n);
       const std::uint32_t steps = r == 0 ? std::min(4U, options_.decode) : options_.decode;
       const double start = now_seconds();
       for (std::uint32_t t = 0; t < steps; ++t) {
-        ORRERY_TRY_VOID(engine::decode_batch(
-            batch, std::span(tokens).subspan(t * options_.sequences, options_.sequences)));
+        ORRERY_TRY_VOID(engine::decode_batch(batch, std::span(tokens).subspan(t * n, n)));
       }
-      if (r > 0) m.rates.push_back(steps * options_.sequences / (now_seconds() - start));
+      if (r > 0) m.rates.push_back(steps * n / (now_seconds() - start));
     }
     add_roofline(m);
     if (options_.steps) {
@@ -161,7 +168,7 @@ class Bench {
       ORRERY_TRY_VOID(session->evaluate(random_tokens(std::max(1U, options_.depth))));
     }
     StepSampler sampler(executor_->decode_plan(), executor_->decode_program());
-    const std::uint32_t rows = options_.sequences;
+    const auto rows = static_cast<std::uint32_t>(batch.size());
     for (std::uint32_t t = 0; t < options_.decode; ++t) {
       const std::vector<text::TokenId> tokens = random_tokens(rows);
       sampler.begin();
@@ -184,6 +191,7 @@ class Bench {
   }
 
   const Options& options_;
+  std::vector<int> sequences_;
   const engine::Model& model_;
   std::shared_ptr<engine::Executor> executor_;
   std::mt19937_64 rng_;
@@ -271,11 +279,12 @@ Status bench(Options options) {
     options.prefill = 512;
     options.decode = 128;
   }
-  options.open.sequences = options.sequences;
+  ORRERY_TRY(auto sequences, read_numbers("--sequences", options.sequences, 1, kMostSequences));
+  options.open.sequences = static_cast<std::uint32_t>(std::ranges::max(sequences));
   const std::uint32_t longest = options.depth + std::max(options.prefill, options.decode) + 1;
   if (options.open.context == 0) options.open.context = longest;
   ORRERY_TRY(const auto model, open_model(options.model, options.open));
-  Bench bench(options, *model);
+  Bench bench(options, std::move(sequences), *model);
   ORRERY_TRY_VOID(bench.run());
   if (options.json) {
     print_json(*model, bench);
@@ -295,7 +304,8 @@ void add_bench(Command program) {
   command.option("--prefill", options->prefill, "prompt tokens").range(0, 1 << 24);
   command.option("--decode", options->decode, "new tokens").range(0, 1 << 24);
   command.option("--depth", options->depth, "tokens before them").range(0, 1 << 24);
-  command.option("--sequences", options->sequences, "sequences decoded together").range(1, 32);
+  command.option("--sequences", options->sequences,
+                 "sequences decoded together, 1 to 32; several numbers, as 1,8,32, give the curve");
   command.option("--repeat", options->repeat, "measured repeats").range(1, 1000);
   command.flag("--steps", options->steps, "where the time goes, step by step");
   command.flag("--json", options->json, "every figure, as JSON");

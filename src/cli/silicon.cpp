@@ -1,11 +1,11 @@
 // orrery silicon: benchmarks of the hardware paths.
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/topology.hpp"
 #include "cli/app.hpp"
 #include "cli/model_arg.hpp"
+#include "cli/numbers.hpp"
 #include "cli/terminal.hpp"
 #include "silicon/matmul.hpp"
 
@@ -57,30 +57,11 @@ nlohmann::ordered_json to_json(const silicon::MatmulReport& report) {
   return document;
 }
 
-// "16,32,64"
-Result<std::vector<int>> parse_sizes(const std::string& text) {
-  std::vector<int> sizes;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (true) {
-    int size = 0;
-    const auto [stop, error] = std::from_chars(at, end, size);
-    const bool separated = stop == end || *stop == ',';
-    if (error != std::errc{} || !separated || size < silicon::kSmallestProduct ||
-        size > silicon::kLargestProduct) {
-      return fail(kUsageError,
-                  "--sizes takes numbers from 16 to 4096, as 16,64,1024, and not '" + text + "'");
-    }
-    sizes.push_back(size);
-    if (stop == end) return sizes;
-    at = stop + 1;
-  }
-}
-
 Status matmul(const Options& options) {
   silicon::MatmulOptions how;
   if (!options.sizes.empty()) {
-    ORRERY_TRY(how.sizes, parse_sizes(options.sizes));
+    ORRERY_TRY(how.sizes, read_numbers("--sizes", options.sizes, silicon::kSmallestProduct,
+                                       silicon::kLargestProduct));
   }
   how.threads = options.threads != 0 ? options.threads : physical_cores();
   how.forced_isa = forced_isa();

@@ -117,7 +117,7 @@ TEST_F(Commands, EvalEndsWithTheFigures) {
 
 TEST_F(Commands, BenchPrintsJsonWithTheStableKeys) {
   const Outcome outcome = run_program({"bench", tiny_model(), "--prefill", "32", "--decode", "8",
-                                       "--repeat", "2", "--sequences", "2", "--json"});
+                                       "--repeat", "2", "--sequences", "2,3", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const auto json = nlohmann::json::parse(outcome.out, nullptr, false);
   ASSERT_TRUE(json.is_array()) << outcome.out;
@@ -131,7 +131,9 @@ TEST_F(Commands, BenchPrintsJsonWithTheStableKeys) {
     EXPECT_GT(entry["tokens_per_second"]["median"].get<double>(), 0);
     EXPECT_LE(entry["tokens_per_second"]["min"], entry["tokens_per_second"]["max"]);
   }
-  EXPECT_EQ(tests, (std::vector<std::string>{"prefill", "first_token", "decode"}));
+  EXPECT_EQ(tests, (std::vector<std::string>{"prefill", "first_token", "decode", "decode"}));
+  EXPECT_EQ(json[2]["sequences"], 2);
+  EXPECT_EQ(json[3]["sequences"], 3);
 }
 
 TEST_F(Commands, BenchStepsAddUp) {

@@ -92,6 +92,15 @@ TEST(Usage, InspectDeviceNamesTheForcedKernels) {
   EXPECT_EQ(unknown.err.rfind("error[E_ISA]: ", 0), 0U) << unknown.err;
 }
 
+TEST(Usage, NumbersOfSequencesAreBoundedAndSayHow) {
+  for (const char* numbers : {"0", "33", "1,,2", "1,", "all"}) {
+    const Outcome outcome = run_program({"bench", "--sequences", numbers});
+    EXPECT_EQ(outcome.exit_code, 2) << numbers << outcome.err;
+    EXPECT_NE(outcome.err.find("--sequences takes numbers from 1 to 32"), std::string::npos)
+        << numbers << outcome.err;
+  }
+}
+
 TEST(Usage, SizesOfProductsAreBoundedAndSayHow) {
   for (const char* sizes : {"15", "4097", "-16", "many", "16,", ",16", "16,,32", "16;32", "1e3",
                             "99999999999999999999"}) {
