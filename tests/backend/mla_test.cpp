@@ -174,6 +174,24 @@ TEST(CpuMlaCache, HalfFloatsEqualTheReference) {
   }
 }
 
+// Of a short sequence each thread takes some heads, of a long one some parts.
+TEST(CpuMlaHeads, ManyHaveTheSameBitsForAnyNumberOfThreads) {
+  TinyMla model;
+  model.heads = 12;
+  std::vector<float> expected;
+  for (const int threads : {1, 2, 5}) {
+    const auto device = cpu(threads, "");
+    Runner decode(*device, model.record(plan::Phase::decode, kCapacity, false), 1);
+    decode.run(prompt(0, 5, 0));
+    std::vector<float> got = decode.run({{0, 5, 9}});
+    ASSERT_FALSE(got.empty());
+    decode.run(prompt(6, 80, 0));
+    for (const float logit : decode.run({{0, 80, 9}, {1, 0, 3}})) got.push_back(logit);
+    if (threads == 1) expected = got;
+    EXPECT_EQ(got, expected) << threads;
+  }
+}
+
 TEST(CpuMlaCache, HasNoPartForValues) {
   const plan::Plan plan = TinyMla{}.record(plan::Phase::decode, kCapacity, false);
   EXPECT_EQ(plan.groups[0].page_bytes(), 2 * 64 * (256 + 32) * 4);

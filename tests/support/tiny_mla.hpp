@@ -11,8 +11,9 @@ namespace orrery::test {
 
 struct TinyMla {
   static constexpr std::uint32_t kHidden = 128, kVocab = 97, kLayers = 2;
-  static constexpr std::uint16_t kHeads = 3, kRank = 256, kNope = 64, kRope = 32, kValue = 32;
+  static constexpr std::uint16_t kRank = 256, kNope = 64, kRope = 32, kValue = 32;
 
+  std::uint16_t heads = 3;
   DType keys = DType::f32, values = DType::f32;  // of the heads' matrices; joint ones have `values`
   plan::LatentWeights weights = plan::LatentWeights::joint;
   plan::RopeStyle rope = plan::RopeStyle::adjacent;
@@ -34,7 +35,7 @@ struct TinyMla {
     group.v_in_k = true;
     plan::LatentOptions a;
     a.group = b.cache_group(group);
-    a.heads = kHeads;
+    a.heads = heads;
     a.rank = kRank;
     a.rope_dim = kRope;
     a.nope_dim = kNope;
@@ -56,20 +57,20 @@ struct TinyMla {
       a.group_layer = static_cast<std::int16_t>(l);
       const plan::BufferId h = b.norm("attn_norm", x, vector(p + "attn_norm", kHidden), {});
       const std::string names[] = {"q", "latent"};
-      const plan::WeightId in[] = {matrix(p + "q", kHeads * (kNope + kRope), kHidden),
+      const plan::WeightId in[] = {matrix(p + "q", heads * (kNope + kRope), kHidden),
                                    matrix(p + "kv_a", kRank + kRope, kHidden)};
       const auto out = b.matmul(names, h, in, {});
       a.norm = vector(p + "kv_a_norm", kRank);
       if (weights == plan::LatentWeights::joint) {
-        a.keys = a.values = matrix(p + "kv_b", kHeads * (kNope + kValue), kRank, values);
+        a.keys = a.values = matrix(p + "kv_b", heads * (kNope + kValue), kRank, values);
       } else {
-        a.keys = matrix(p + "k_b", kHeads * kRank, kNope, keys);
-        a.values = matrix(p + "v_b", kHeads * kValue, kRank, values);
+        a.keys = matrix(p + "k_b", heads * kRank, kNope, keys);
+        a.values = matrix(p + "v_b", heads * kValue, kRank, values);
       }
       const plan::BufferId attended = b.latent_attention(out[0], out[1], a);
       plan::MatmulOptions residual;
       residual.residual = x;
-      x = b.matmul("x", attended, matrix(p + "o", kHidden, kHeads * kValue, out_type), residual);
+      x = b.matmul("x", attended, matrix(p + "o", kHidden, heads * kValue, out_type), residual);
     }
     b.set_layer(-1);
     const plan::BufferId last = b.select_rows(x);

@@ -60,22 +60,20 @@ class AttentionRows : public CpuStep {
     return parts_bytes() + rotated_bytes() + std::size_t{s_.g} * s_.v_dim * 4 +
            kernels::q8_layout(std::size_t{s_.v_dim}).stride;
   }
-  std::size_t shared_bytes() const override {
-    return split_items() * (parts_bytes() + kCounterBytes);
-  }
+  std::size_t shared_bytes() const override { return n_shared() * (parts_bytes() + kCounterBytes); }
   void bind_shared(std::byte* shared) override {
     counters_ = shared;
-    shared_ = shared + split_items() * kCounterBytes;
+    shared_ = shared + n_shared() * kCounterBytes;
   }
 
   void run(const Worker& worker) const override {
     const std::int32_t items = worker.batch->n_tokens * static_cast<std::int32_t>(s_.kv_heads);
-    if (items <= static_cast<std::int32_t>(split_items())) {
+    if (items <= split_items()) {
       run_split(worker, items);
       return;
     }
     worker.each(items, [&](std::int32_t i) {
-      const Item item = make_item(*worker.batch, i);
+      const Item item = make_item(*worker.batch, i, 1);
       for (std::int32_t p = 0; p < item.parts; ++p) compute(worker, item, p, worker.scratch);
       merge(item, worker.scratch, worker);
     });
@@ -84,22 +82,31 @@ class AttentionRows : public CpuStep {
  private:
   struct Item {
     std::int32_t row, head;          // query row, kv head
+    std::uint32_t first_q, g;        // of the query heads that share it
     std::int32_t begin, end;         // positions that the row sees
     std::int32_t first_part, parts;  // blocks of 256 positions that they touch
   };
 
   // Few rows: all threads share the parts of each (row, head); the one that ends last merges.
-  std::size_t split_items() const { return 4U * static_cast<std::size_t>(threads_); }
+  std::int32_t split_items() const { return 4 * threads_; }
+  std::size_t n_shared() const { return static_cast<std::size_t>(split_items()); }
   std::size_t part_floats() const { return std::size_t{s_.g} * (s_.v_dim + 2); }
   std::size_t rotated_bytes() const { return (std::size_t{s_.g} * s_.k_dim * 4 + 63) / 64 * 64; }
   std::size_t parts_bytes() const {
     return (static_cast<std::size_t>(max_parts_) * part_floats() * 4 + 63) / 64 * 64;
   }
 
-  Item make_item(const Batch& batch, std::int32_t i) const {
+  // Item i where the query heads of each (row, kv head) are cut into `cuts`.
+  Item make_item(const Batch& batch, std::int32_t i, std::int32_t cuts) const {
     Item item{};
-    item.row = i / static_cast<std::int32_t>(s_.kv_heads);
-    item.head = i % static_cast<std::int32_t>(s_.kv_heads);
+    const std::int32_t cut = i % cuts;
+    item.row = i / cuts / static_cast<std::int32_t>(s_.kv_heads);
+    item.head = i / cuts % static_cast<std::int32_t>(s_.kv_heads);
+    const auto first = [&](std::int32_t c) {
+      return s_.g * static_cast<std::uint32_t>(c) / static_cast<std::uint32_t>(cuts);
+    };
+    item.first_q = first(cut);
+    item.g = first(cut + 1) - item.first_q;
     const std::int32_t position = batch.positions[item.row];
     item.end = position + 1;
     if (s_.window != 0) item.begin = std::max(0, item.end - static_cast<std::int32_t>(s_.window));
@@ -108,16 +115,29 @@ class AttentionRows : public CpuStep {
     return item;
   }
 
-  void run_split(const Worker& worker, std::int32_t items) const {
+  // Many query heads on one kv head, and fewer parts than threads: each thread takes some heads and
+  // reads the pages for itself. (A merged rope step has its kv head written once.)
+  std::int32_t head_cuts(std::int32_t items, std::int32_t parts) const {
+    constexpr std::uint32_t kLeastHeads = 4;
+    if (rope_ != nullptr || s_.g < 2 * kLeastHeads || parts >= 2 * threads_) return 1;
+    const std::int32_t wanted = (2 * threads_ + parts - 1) / parts;
+    const std::int32_t most =
+        std::min(static_cast<std::int32_t>(s_.g / kLeastHeads), split_items() / items);
+    return std::min(wanted, most);
+  }
+
+  void run_split(const Worker& worker, std::int32_t rows) const {
     std::int32_t total = 0;
-    for (std::int32_t i = 0; i < items; ++i) total += make_item(*worker.batch, i).parts;
-    worker.each(total, [&](std::int32_t n) {
+    for (std::int32_t i = 0; i < rows; ++i) total += make_item(*worker.batch, i, 1).parts;
+    if (total == 0) return;
+    const std::int32_t cuts = head_cuts(rows, total);
+    worker.each(total * cuts, [&](std::int32_t n) {
       std::int32_t i = 0;
       std::int32_t part = n;
-      Item item = make_item(*worker.batch, 0);
+      Item item = make_item(*worker.batch, 0, cuts);
       while (part >= item.parts) {
         part -= item.parts;
-        item = make_item(*worker.batch, ++i);
+        item = make_item(*worker.batch, ++i, cuts);
       }
       std::byte* parts = shared_ + static_cast<std::size_t>(i) * parts_bytes();
       compute(worker, item, part, parts);
@@ -135,7 +155,7 @@ class AttentionRows : public CpuStep {
   const float* queries(const Worker& worker, const Item& item, std::int32_t part) const {
     const auto head = static_cast<std::uint32_t>(item.head);
     if (!worker.solo || rope_ == nullptr) {
-      return q_.row(item.row) + std::size_t{head} * s_.g * s_.k_dim;
+      return q_.row(item.row) + (std::size_t{head} * s_.g + item.first_q) * s_.k_dim;
     }
     float* rotated = reinterpret_cast<float*>(worker.scratch + parts_bytes());
     if (part == item.parts - 1) rope_->write_cache(*worker.batch, item.row, head, rotated);
@@ -147,13 +167,13 @@ class AttentionRows : public CpuStep {
   void compute(const Worker& worker, const Item& item, std::int32_t part, std::byte* memory) const {
     const Batch& batch = *worker.batch;
     float* m = reinterpret_cast<float*>(memory);
-    float* l = m + static_cast<std::size_t>(item.parts) * s_.g;
-    float* o = l + static_cast<std::size_t>(item.parts) * s_.g;
+    float* l = m + static_cast<std::size_t>(item.parts) * item.g;
+    float* o = l + static_cast<std::size_t>(item.parts) * item.g;
     const std::int32_t first = (item.first_part + part) * kPartTokens;
     kernels::AttentionPart args{};
     args.q = queries(worker, item, part);
     args.q_stride = s_.k_dim;
-    args.g = static_cast<int>(s_.g);
+    args.g = static_cast<int>(item.g);
     args.k_dim = static_cast<int>(s_.k_dim);
     args.v_dim = static_cast<int>(s_.v_dim);
     args.pool = s_.pool;
@@ -168,25 +188,26 @@ class AttentionRows : public CpuStep {
     args.v_type = s_.v_type;
     args.scale = s_.scale;
     args.softcap = s_.softcap;
-    args.m = m + static_cast<std::size_t>(part) * s_.g;
-    args.l = l + static_cast<std::size_t>(part) * s_.g;
-    args.o = o + static_cast<std::size_t>(part) * s_.g * s_.v_dim;
+    args.m = m + static_cast<std::size_t>(part) * item.g;
+    args.l = l + static_cast<std::size_t>(part) * item.g;
+    args.o = o + static_cast<std::size_t>(part) * item.g * s_.v_dim;
     args.o_stride = s_.v_dim;
     kernels_.attention_part(args);
   }
 
   void merge(const Item& item, const std::byte* memory, const Worker& worker) const {
-    const std::size_t n = static_cast<std::size_t>(item.parts) * s_.g;
+    const std::size_t n = static_cast<std::size_t>(item.parts) * item.g;
     const float* m = reinterpret_cast<const float*>(memory);
     const bool operand = out_.form == plan::Form::q8;
-    const std::uint32_t first = static_cast<std::uint32_t>(item.head) * s_.g * s_.v_dim;
+    const std::uint32_t first =
+        (static_cast<std::uint32_t>(item.head) * s_.g + item.first_q) * s_.v_dim;
     float* rows = reinterpret_cast<float*>(worker.scratch + parts_bytes() + rotated_bytes());
     float* out = operand ? rows : out_.row(item.row) + first;
-    kernels_.attention_merge({m, m + n, m + 2 * n, item.parts, static_cast<int>(s_.g),
+    kernels_.attention_merge({m, m + n, m + 2 * n, item.parts, static_cast<int>(item.g),
                               static_cast<int>(s_.v_dim), out, s_.v_dim});
     if (!operand) return;
     std::byte* temporary = reinterpret_cast<std::byte*>(rows + std::size_t{s_.g} * s_.v_dim);
-    for (std::uint32_t h = 0; h < s_.g; ++h) {
+    for (std::uint32_t h = 0; h < item.g; ++h) {
       store_q8(kernels_, rows + std::size_t{h} * s_.v_dim, first + h * s_.v_dim, s_.v_dim,
                out_.bytes(item.row), out_.cols, temporary);
     }
