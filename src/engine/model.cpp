@@ -47,6 +47,8 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& path,
   model->warnings_.assign(found.begin(), found.end());
   // Parameters and shapes first: a model that is refused for them costs no vocabulary.
   ORRERY_TRY(auto loaded, model::load_model(model->checkpoint_));
+  const std::vector<std::string>& notes = loaded.hparams().notes;
+  model->warnings_.insert(model->warnings_.end(), notes.begin(), notes.end());
   model->loaded_.emplace(std::move(loaded));
   ORRERY_TRY_VOID(model->load_text());
   ORRERY_TRY_VOID(model->load_plans());

@@ -42,6 +42,8 @@ struct Family {
   bool own_heads = false;                    // read() finds the sizes of a head
   // What the family adds to the common parameters; E_HPARAM.
   Status (*read)(const Source& source, Hparams& hparams) = nullptr;
+  // What only the tensors tell; null: nothing. E_HPARAM.
+  Status (*settle)(const Source& source, Tensors& tensors, Hparams& hparams) = nullptr;
   void (*forward)(Recorder& r) = nullptr;
 };
 

@@ -104,6 +104,7 @@ Result<LoadedModel> LoadedModel::load(std::shared_ptr<const storage::Checkpoint>
   Tensors& tensors = *model.tensors_;
   ORRERY_TRY_VOID(read_vocab(*checkpoint, *source, tensors, h));
   ORRERY_TRY_VOID(read_rope_tensors(tensors, h));
+  if (family.settle != nullptr) ORRERY_TRY_VOID(family.settle(*source, tensors, h));
   ORRERY_TRY(const bool tied, source->boolean_or({"", "tie_word_embeddings"}, false));
   if (tied) tensors.hide("output.weight");
 

@@ -246,6 +246,14 @@ std::span<const std::byte* const> Tensors::expert_data(const std::string& name) 
   return known->second;
 }
 
+void Tensors::hide_layer(std::uint32_t layer) {
+  const std::string any = file_name(fmt::format("blk.{}.*.weight", layer));
+  const std::string beginning = any.substr(0, any.find('*'));
+  for (const TensorInfo& info : checkpoint_->tensors()) {
+    if (info.name.starts_with(beginning)) hidden_.insert(info.name);
+  }
+}
+
 void Tensors::hide(const std::string& name) {
   if (const TensorInfo* info = locate(name); info != nullptr) hidden_.insert(info->name);
 }

@@ -19,7 +19,8 @@
 
 namespace orrery::model {
 
-// A stem of GGUF ("attn_q") and of safetensors ("self_attn.q_proj"). A star stands for the number
+// A stem of GGUF ("attn_q") and of safetensors ("self_attn.q_proj"), or whole names where the
+// endings differ too. A star stands for the number
 // of an expert, where each has a tensor of its own.
 struct NamePair {
   std::string_view gguf, safetensors;
@@ -66,6 +67,8 @@ class Tensors {
 
   // Treats a tensor as absent.
   void hide(const std::string& name);
+  // The same for all tensors of a layer.
+  void hide_layer(std::uint32_t layer);
   // E_TENSOR names a tensor of the file that nobody asked for.
   Status check_all_used(std::string_view family) const;
   std::uint64_t copied_bytes() const { return copied_bytes_; }

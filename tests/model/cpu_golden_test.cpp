@@ -74,7 +74,8 @@ TEST_P(CpuGolden, TapsEqualThoseOfTheReference) {
 INSTANTIATE_TEST_SUITE_P(Families, CpuGolden,
                          ::testing::Values("llama", "mistral", "llama3-rope", "smollm3", "qwen2",
                                            "qwen2-untied", "qwen3", "gemma2", "gemma3", "phi3",
-                                           "glm4", "olmo2", "gpt2", "mixtral", "deepseek-yarn"));
+                                           "glm4", "olmo2", "gpt2", "mixtral", "deepseek-yarn",
+                                           "deepseek-v2", "deepseek-v2-lite", "deepseek-v3"));
 
 }  // namespace
 }  // namespace orrery::model

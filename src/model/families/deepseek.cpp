@@ -1,6 +1,8 @@
-// DeepSeek-V2 (arXiv 2405.04434) and V3 (2412.19437): latent attention.
+// DeepSeek-V2 (arXiv 2405.04434) and V3 (2412.19437): latent attention, experts after the first
+// dense layers.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/families/blocks.hpp"
@@ -67,30 +69,79 @@ Status read_positions(const Source& source, Hparams& h) {
   return {};
 }
 
-Status refuse_experts(const Source& source, const Hparams& h) {
-  const Key dense{"leading_dense_block_count", "first_k_dense_replace"};
-  ORRERY_TRY(const std::uint32_t layers, source.integer_or(dense, 0, kMaxLayers, 0));
-  if (layers >= h.n_layers) return {};
-  return fail("E_ARCH",
-              fmt::format("a {} model with experts is not supported", source.architecture()));
+// The router of V2 is a softmax, that of V3 a sigmoid with a bias for the choice (no loss balances
+// its experts). config.json says which; GGUF files may not, see settle.
+Status read_mixture(const Source& source, Hparams& h) {
+  const bool v3 = source.architecture() == "deepseek_v3";
+  Experts& e = h.experts;
+  ORRERY_TRY_VOID(read_experts(
+      source, {.gate = v3 ? plan::Gate::sigmoid : plan::Gate::softmax, .renormalise = v3}, h));
+  if (e.count == 0) return {};
+  const Key scores{"", "scoring_func"};
+  ORRERY_TRY(const std::string name, source.text_or(scores, ""));
+  if (name == "sigmoid") e.gate = plan::Gate::sigmoid;
+  if (name == "softmax") e.gate = plan::Gate::softmax;
+  if (!name.empty() && name != "sigmoid" && name != "softmax") {
+    return fail("E_HPARAM", fmt::format("{} is \"{}\", supported are softmax and sigmoid",
+                                        source.name(scores), name.substr(0, kMaxNameChars)));
+  }
+  ORRERY_TRY(const std::string method, source.text_or({"", "topk_method"}, ""));
+  if (method == "greedy") e.groups = e.groups_used = 0;
+  const Key shared{"expert_shared_count", "n_shared_experts"};
+  ORRERY_TRY(const std::uint32_t n, source.integer_or(shared, 0, kMaxFfnDim / e.ffn_dim, 0));
+  e.shared_ffn_dim = n * e.ffn_dim;
+  ORRERY_TRY(const std::uint32_t step, source.integer_or({"", "moe_layer_freq"}, 1, kMaxLayers, 1));
+  for (std::uint32_t i = 0; i < h.n_layers; ++i) e.layers[i] = e.layers[i] && i % step == 0;
+  return {};
 }
 
 Status read(const Source& source, Hparams& h) {
-  ORRERY_TRY_VOID(refuse_experts(source, h));
   h.n_kv_heads = 1;
   ORRERY_TRY_VOID(read_heads(source, h));
   ORRERY_TRY_VOID(read_activation(source, {"", "hidden_act"}, h));
-  return read_positions(source, h);
+  ORRERY_TRY_VOID(read_positions(source, h));
+  return read_mixture(source, h);
+}
+
+// A GGUF file of V3 that names no gating function has its bias all the same. (llama.cpp takes
+// softmax for every such file, which is not what V3 was trained with.)
+Status assume_gate(const Source& source, const Tensors& tensors, Hparams& h) {
+  const Key gate{"expert_gating_func", ""}, norm{"expert_weights_norm", ""};
+  ORRERY_TRY(const std::uint32_t said, source.integer_or(gate, 0, UINT32_MAX, 0));
+  if (said != 0) return {};
+  Experts& e = h.experts;
+  const auto found = std::ranges::find(e.layers, true);
+  if (found == e.layers.end()) return {};
+  const auto first = found - e.layers.begin();
+  const bool biased = tensors.has(fmt::format("blk.{}.exp_probs_b.bias", first));
+  e.gate = biased ? plan::Gate::sigmoid : plan::Gate::softmax;
+  if (biased && !source.has(norm)) e.renormalise = true;
+  h.notes.push_back(fmt::format(
+      "{} is missing: the router is taken for a {}", source.name(gate),
+      biased ? "normalised sigmoid, because there is a bias (exp_probs_b), as only DeepSeek-V3 has"
+             : "softmax, as in DeepSeek-V2, because there is no bias (exp_probs_b)"));
+  return {};
+}
+
+Status settle(const Source& source, Tensors& tensors, Hparams& h) {
+  Experts& e = h.experts;
+  if (e.count > 0 && source.is_gguf()) ORRERY_TRY_VOID(assume_gate(source, tensors, h));
+  // V3 chooses groups by the sum of their two best scores, V2 by the best.
+  const bool v3 = e.gate == plan::Gate::sigmoid;
+  e.group_score = v3 ? plan::GroupScore::best_two : plan::GroupScore::best;
+  // Layers behind the last predict further tokens; they are not used.
+  ORRERY_TRY(const std::uint32_t more,
+             source.integer_or({"", "num_nextn_predict_layers"}, 0, kMaxLayers, 0));
+  for (std::uint32_t i = 0; i < more; ++i) tensors.hide_layer(h.n_layers + i);
+  return {};
 }
 
 void forward(Recorder& r) {
   plan::BufferId x = r.embed();
   for (std::uint32_t i = 0; i < r.hparams().n_layers; ++i) {
     r.layer(i);
-    const plan::BufferId attended = r.latent_attention(r.norm("attn_norm", x));
-    x = add_attention(r, attended, x);
-    const plan::BufferId gated = r.glu(r.norm("ffn_norm", x));
-    x = add_ffn(r, gated, x);
+    x = add_attention(r, r.latent_attention(r.norm("attn_norm", x)), x);
+    x = add_glu_or_experts(r, r.norm("ffn_norm", x), x);
   }
   r.head(x);
 }
@@ -104,6 +155,14 @@ constexpr NamePair kTensorNames[] = {
     {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
     {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
     {"attn_kv_b", "self_attn.kv_b_proj"},
+    {"ffn_gate_inp", "mlp.gate"},
+    {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
+    {"ffn_gate_exps", "mlp.experts.*.gate_proj"},
+    {"ffn_up_exps", "mlp.experts.*.up_proj"},
+    {"ffn_down_exps", "mlp.experts.*.down_proj"},
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
 };
 
 }  // namespace
@@ -115,6 +174,7 @@ constexpr Family kDeepseek = {.name = "deepseek",
                               .tensor_names = kTensorNames,
                               .own_heads = true,
                               .read = read,
+                              .settle = settle,
                               .forward = forward};
 
 }  // namespace orrery::model
