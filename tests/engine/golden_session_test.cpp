@@ -1,5 +1,5 @@
-// Sessions on golden models: equal bits however a prompt is cut, with and without reuse, alone and in
-// a batch.
+// Sessions on golden models: equal bits however a prompt is cut, with and without reuse, alone and
+// in a batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "engine/session.hpp"
 #include "support/paths.hpp"
 #include "support/sanitized.hpp"
+#include "support/temp_dir.hpp"
 
 namespace orrery::engine {
 namespace {
@@ -18,8 +19,22 @@ namespace {
 using Tokens = std::vector<text::TokenId>;
 
 std::string folder_of(const std::string& name) {
-  const std::string own = test::source_dir() + "/tests/golden/" + name;
-  return std::filesystem::exists(own) ? own : test::shared_dir() + "/data/golden/" + name;
+  return test::shared_dir() + "/data/golden/" + name;
+}
+
+Result<std::shared_ptr<const Model>> open_model(const std::string& file) {
+  ModelOptions options;
+  options.threads = 2;
+  options.context = 128;
+  options.deterministic = true;
+  options.max_sequences = 6;
+  return Model::open(file, options, storage::system_io());
+}
+
+std::vector<float> evaluate(Session& session, std::span<const text::TokenId> tokens) {
+  const auto result = session.evaluate(tokens);
+  EXPECT_TRUE(result) << result.error().message;
+  return {result->logits.begin(), result->logits.end()};
 }
 
 class GoldenSession : public testing::TestWithParam<const char*> {
@@ -36,25 +51,14 @@ class GoldenSession : public testing::TestWithParam<const char*> {
       tokens.insert(tokens.end(), greedy.begin(), greedy.end());
       prompts_.push_back(tokens);
     }
-    ModelOptions options;
-    options.threads = 2;
-    options.context = 128;
-    options.deterministic = true;
-    options.max_sequences = 6;
-    const auto file_name = folder + "/" + GetParam() + "-f16.gguf";
-    auto model = Model::open(file_name, options, storage::system_io());
+    auto model = open_model(folder + "/" + GetParam() + "-f16.gguf");
     ASSERT_TRUE(model) << model.error().message;
     model_ = *model;
   }
 
   std::unique_ptr<Session> open() const { return *Session::open(model_->executor()); }
-  static std::vector<float> evaluate(Session& session, std::span<const text::TokenId> tokens) {
-    const auto result = session.evaluate(tokens);
-    EXPECT_TRUE(result) << result.error().message;
-    return {result->logits.begin(), result->logits.end()};
-  }
   std::span<const text::TokenId> longest() const {
-    return std::ranges::max(prompts_, {}, &Tokens::size);
+    return *std::ranges::max_element(prompts_, {}, &Tokens::size);
   }
 
   std::vector<Tokens> prompts_;
@@ -103,8 +107,30 @@ TEST_P(GoldenSession, ABatchEqualsEachAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenSession,
-                         testing::Values("deepseek-v2", "deepseek-v2-lite", "deepseek-v3",
-                                         "deepseek-yarn"));
+                         testing::Values("deepseek-v2", "deepseek-v2-lite", "deepseek-v3"));
+
+// llama.cpp runs a V3 file that names no gating function with softmax; here its bias tells.
+TEST(GatingFunction, AFileWithoutItSaysWhatIsAssumedAndGivesTheSameAnswer) {
+  const std::string path = folder_of("deepseek-v3") + "/deepseek-v3-f16.gguf";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const std::string key = "deepseek2.expert_gating_func";
+  ASSERT_NE(bytes.find(key), std::string::npos);
+  bytes[bytes.find(key) + key.size() - 1] = 'k';  // now a key that nobody knows
+  const test::TempDir folder;
+  folder.write("unsaid.gguf", bytes);
+
+  const auto said = open_model(path), unsaid = open_model(folder.file("unsaid.gguf"));
+  ASSERT_TRUE(said && unsaid);
+  EXPECT_TRUE((*said)->warnings().empty());
+  ASSERT_EQ((*unsaid)->warnings().size(), 1U);
+  EXPECT_NE((*unsaid)->warnings()[0].find("expert_gating_func is missing"), std::string::npos);
+  const Tokens tokens = {0, 169, 489, 81, 206, 337, 28};
+  const auto a = Session::open((*said)->executor()), b = Session::open((*unsaid)->executor());
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(evaluate(**a, tokens), evaluate(**b, tokens));
+}
 
 }  // namespace
 }  // namespace orrery::engine
