@@ -192,6 +192,36 @@ TEST(LoadDeepseek, ASaidGatingFunctionHolds) {
   }
 }
 
+// The layers of V3's safetensors behind the last one predict further tokens.
+TEST(LoadDeepseek, LayersThatPredictFurtherTokensAreLeftOut) {
+  FakeCheckpoint fake;
+  fake.format_ = storage::Format::safetensors;
+  fake.config_ = R"({"model_type": "deepseek_v3", "num_hidden_layers": 1, "hidden_size": 64,
+      "num_attention_heads": 2, "intermediate_size": 96, "vocab_size": 32, "kv_lora_rank": 32,
+      "max_position_embeddings": 128, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
+      "v_head_dim": 64, "num_nextn_predict_layers": 1, "rope_theta": 10000.0})";
+  const auto add = [&](const std::string& name, std::vector<std::uint64_t> dims) {
+    fake.add(name + ".weight", DType::bf16, std::move(dims));
+  };
+  add("model.embed_tokens", {kHidden, 32});
+  add("lm_head", {kHidden, 32});
+  add("model.norm", {kHidden});
+  const std::string layer = "model.layers.0.";
+  add(layer + "input_layernorm", {kHidden});
+  add(layer + "self_attn.q_proj", {kHidden, kHeads * (kNope + kRope)});
+  add(layer + "self_attn.kv_a_proj_with_mqa", {kHidden, kRank + kRope});
+  add(layer + "self_attn.kv_a_layernorm", {kRank});
+  add(layer + "self_attn.kv_b_proj", {kRank, kHeads * (kNope + kValue)});
+  add(layer + "self_attn.o_proj", {kHeads * kValue, kHidden});
+  add(layer + "post_attention_layernorm", {kHidden});
+  add(layer + "mlp.gate_proj", {kHidden, 96});
+  add(layer + "mlp.up_proj", {kHidden, 96});
+  add(layer + "mlp.down_proj", {96, kHidden});
+  add("model.layers.1.eh_proj", {2 * kHidden, kHidden});
+  const auto model = load_model(std::make_shared<FakeCheckpoint>(std::move(fake)));
+  ASSERT_TRUE(model) << model.error().message;
+}
+
 TEST(LoadDeepseek, YarnGrowsScores) {
   const std::vector<Change> yarn = {{"deepseek2.rope.scaling.type", std::string_view("yarn")},
                                     {"deepseek2.rope.scaling.factor", 40.0},
