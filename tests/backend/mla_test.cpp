@@ -74,6 +74,7 @@ TinyMla model_of(const Weights& weights) {
   model.keys = weights.keys;
   model.values = weights.values;
   if (weights.kind == LatentWeights::split) model.rope = plan::RopeStyle::halves;
+  if (!dtype_info(weights.keys).is_quantized) model.nope = 48;
   return model;
 }
 

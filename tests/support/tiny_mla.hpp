@@ -11,9 +11,9 @@ namespace orrery::test {
 
 struct TinyMla {
   static constexpr std::uint32_t kHidden = 128, kVocab = 97, kLayers = 2;
-  static constexpr std::uint16_t kRank = 256, kNope = 64, kRope = 32, kValue = 32;
+  static constexpr std::uint16_t kRank = 256, kRope = 32, kValue = 32;
 
-  std::uint16_t heads = 3;
+  std::uint16_t heads = 3, nope = 64;
   DType keys = DType::f32, values = DType::f32;  // of the heads' matrices; joint ones have `values`
   plan::LatentWeights weights = plan::LatentWeights::joint;
   plan::RopeStyle rope = plan::RopeStyle::adjacent;
@@ -38,7 +38,7 @@ struct TinyMla {
     a.heads = heads;
     a.rank = kRank;
     a.rope_dim = kRope;
-    a.nope_dim = kNope;
+    a.nope_dim = nope;
     a.v_head = kValue;
     a.weights = weights;
     a.eps = 1e-5F;
@@ -57,14 +57,14 @@ struct TinyMla {
       a.group_layer = static_cast<std::int16_t>(l);
       const plan::BufferId h = b.norm("attn_norm", x, vector(p + "attn_norm", kHidden), {});
       const std::string names[] = {"q", "latent"};
-      const plan::WeightId in[] = {matrix(p + "q", heads * (kNope + kRope), kHidden),
+      const plan::WeightId in[] = {matrix(p + "q", heads * (nope + kRope), kHidden),
                                    matrix(p + "kv_a", kRank + kRope, kHidden)};
       const auto out = b.matmul(names, h, in, {});
       a.norm = vector(p + "kv_a_norm", kRank);
       if (weights == plan::LatentWeights::joint) {
-        a.keys = a.values = matrix(p + "kv_b", heads * (kNope + kValue), kRank, values);
+        a.keys = a.values = matrix(p + "kv_b", heads * (nope + kValue), kRank, values);
       } else {
-        a.keys = matrix(p + "k_b", heads * kRank, kNope, keys);
+        a.keys = matrix(p + "k_b", heads * kRank, nope, keys);
         a.values = matrix(p + "v_b", heads * kValue, kRank, values);
       }
       const plan::BufferId attended = b.latent_attention(out[0], out[1], a);

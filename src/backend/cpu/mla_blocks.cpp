@@ -126,7 +126,12 @@ class MlaAttentionBlocks : public CpuStep {
           stride(row_bytes(context.info(id).dtype, context.info(id).cols)),
           cols(static_cast<int>(context.info(id).cols)),
           decode(context.kernels->rows->decode->decode[type_id(context.info(id).dtype)]) {}
-    void read(std::uint32_t row, float* out) const { decode(data + row * stride, cols, out); }
+    // The rows of a head as floats (rows.count, cols).
+    void read(plan::HeadRows rows, float* out) const {
+      for (std::uint32_t r = rows.first; r < rows.first + rows.count; ++r, out += cols) {
+        decode(data + r * stride, cols, out);
+      }
+    }
   };
 
   // What a thread needs for one head.
@@ -137,8 +142,8 @@ class MlaAttentionBlocks : public CpuStep {
     std::byte* latent_rows;    // a page's latents as A operand
     float* latents;            // the same (64, k_dim)
     float* page;               // keys (64, nope + rope) | values (64, v_head)
-    float* matrix;             // a head's matrix (nope_dim or v_head, rank)
-    float* row;                // of a transposed matrix (nope_dim)
+    float* matrix;             // a head's matrix (nope_dim or v_head, rank), or transposed
+    float* block;              // (rank, 32)
     std::size_t bytes;
 
     Scratch(const MlaAttentionBlocks& s, std::byte* memory) {
@@ -157,7 +162,7 @@ class MlaAttentionBlocks : public CpuStep {
       latents = floats(std::size_t{kPageKeys} * step.k_dim);
       page = floats(std::size_t{kPageKeys} * (static_cast<std::size_t>(s.key_dim()) + step.v_head));
       matrix = floats(std::size_t{std::max(step.nope_dim, step.v_head)} * step.v_dim);
-      row = floats(step.nope_dim);
+      block = floats(std::size_t{step.v_dim} * 32);
       bytes = at;
     }
     // Of X blocks.
@@ -200,19 +205,27 @@ class MlaAttentionBlocks : public CpuStep {
     const plan::HeadRows keys = key_rows(step_, head), values = value_rows(step_, head);
     const std::size_t rank = step_.v_dim;
     const int k = step_.v_dim;
-    for (std::uint32_t r = 0; r < keys.count; ++r) {
-      if (step_.latent == plan::LatentWeights::joint) {
-        keys_.read(keys.first + r, s.matrix + r * rank);
-      } else {  // a row of K_h^T is a column of K_h
-        keys_.read(keys.first + r, s.row);
-        for (std::size_t i = 0; i < step_.nope_dim; ++i) s.matrix[i * rank + r] = s.row[i];
-      }
+    keys_.read(keys, s.matrix);
+    if (step_.latent == plan::LatentWeights::joint) {
+      kernels_.pack_columns(s.matrix, rank, step_.nope_dim, k, s.key_columns);
+    } else {
+      pack_transposed(s);
     }
-    kernels_.pack_columns(s.matrix, rank, step_.nope_dim, k, s.key_columns);
-    for (std::uint32_t r = 0; r < values.count; ++r) {
-      values_.read(values.first + r, s.matrix + r * rank);
-    }
+    values_.read(values, s.matrix);
     kernels_.pack_columns(s.matrix, rank, step_.v_head, k, s.value_columns);
+  }
+
+  // K_h^T (rank, nope_dim): 32 of its columns are a block of 32 "tokens" with rank features.
+  void pack_transposed(const Scratch& s) const {
+    const std::size_t nope = step_.nope_dim, rank = step_.v_dim;
+    for (std::size_t first = 0; first < nope; first += 32) {
+      const std::size_t n = std::min<std::size_t>(32, nope - first);
+      std::memset(s.block, 0, rank * 32 * sizeof(float));
+      for (std::size_t r = 0; r < rank; ++r) {
+        std::memcpy(s.block + r * 32, s.matrix + r * nope + first, n * sizeof(float));
+      }
+      kernels_.to_x(s.block, step_.v_dim, s.key_columns + Scratch::columns_bytes(first, rank));
+    }
   }
 
   static const std::byte* expand_page(void* context, int page, int filled) {
