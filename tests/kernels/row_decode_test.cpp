@@ -14,13 +14,13 @@ namespace {
 
 TEST(RowDecode, EqualsTheDefinitionOfEveryType) {
   std::mt19937 random(5);
-  for (const KernelSet& set : available_kernels()) {
+  for (const RowKernels* table : available_row_kernels()) {
     int types = 0;
     for (std::uint32_t id = 0; id < kMaxDTypeId; ++id) {
-      const auto decode = set.rows->decode->decode[id];
+      const auto decode = table->decode->decode[id];
       if (decode == nullptr) continue;
       const DType type = *dtype_from_id(id);
-      SCOPED_TRACE(set.name + " " + std::string(dtype_info(type).name));
+      SCOPED_TRACE(std::string(table->isa) + " " + std::string(dtype_info(type).name));
       ++types;
       const bool plain = dtype_info(type).block_len == 1;
       for (const std::uint32_t n : plain ? std::vector<std::uint32_t>{1, 15, 16, 80, 576}
@@ -41,7 +41,7 @@ TEST(RowDecode, EqualsTheDefinitionOfEveryType) {
 TEST(RowDecode, SumsOfRowsAreFmaInOrder) {
   std::mt19937 random(6);
   std::normal_distribution<float> normal;
-  for (const KernelSet& set : available_kernels()) {
+  for (const RowKernels* table : available_row_kernels()) {
     for (const int cols : {1, 16, 80, 100, 512}) {
       const int n = 11, stride = cols + 3;
       std::vector<float> rows(static_cast<std::size_t>(n * stride)), factors(n), out(cols);
@@ -56,9 +56,9 @@ TEST(RowDecode, SumsOfRowsAreFmaInOrder) {
                          rows[static_cast<std::size_t>(j * stride + i)], sum);
         }
       }
-      set.rows->decode->add_rows(
+      table->decode->add_rows(
           {rows.data(), static_cast<std::size_t>(stride), n, cols, factors.data(), out.data()});
-      EXPECT_EQ(out, expected) << set.name << " " << cols;
+      EXPECT_EQ(out, expected) << table->isa << " " << cols;
     }
   }
 }
