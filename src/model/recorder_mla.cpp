@@ -29,7 +29,7 @@ std::pair<BufferId, BufferId> Recorder::latents(BufferId x) {
 }
 
 // Files have both matrices of all heads in attn_kv_b, or apart (newer GGUF files) in attn_k_b,
-// transposed, and attn_v_b.
+// transposed, and attn_v_b; some have all three.
 void Recorder::add_head_matrices(plan::LatentOptions& options) {
   const LatentAttention& a = h_.latent;
   const std::string k_name = full_name("attn_k_b", "weight");
@@ -39,6 +39,7 @@ void Recorder::add_head_matrices(plan::LatentOptions& options) {
         matrix("attn_kv_b", h_.n_heads * (a.nope_dim + a.v_dim), a.rank);
     return;
   }
+  tensors_.hide(full_name("attn_kv_b", "weight"));
   const std::string v_name = full_name("attn_v_b", "weight");
   options.weights = plan::LatentWeights::split;
   options.keys = add(k_name, tensors_.stack(k_name, h_.n_heads, a.rank, a.nope_dim), 0,

@@ -78,9 +78,8 @@ std::shared_ptr<FakeCheckpoint> fake_deepseek(const std::vector<Change>& changes
   return fake;
 }
 
-void split_matrices(FakeCheckpoint& fake) {
+void add_split_matrices(FakeCheckpoint& fake) {
   for (const std::string layer : {"blk.0.", "blk.1."}) {
-    fake.remove(layer + "attn_kv_b.weight");
     fake.add(layer + "attn_k_b.weight", DType::q8_0, {kNope, kRank, kHeads});
     fake.add(layer + "attn_v_b.weight", DType::q8_0, {kRank, kValue, kHeads});
   }
@@ -124,7 +123,12 @@ TEST(LoadDeepseek, HeadsMayHaveTheirMatricesApart) {
                              {"deepseek2.attention.value_length", u(kRank)},
                              {"deepseek2.attention.key_length_mla", u(kNope + kRope)},
                              {"deepseek2.attention.value_length_mla", u(kValue)}});
-  split_matrices(*fake);
+  add_split_matrices(*fake);
+  const auto with_both = load_model(fake);
+  ASSERT_TRUE(with_both) << with_both.error().message;
+  for (const char* joint : {"blk.0.attn_kv_b.weight", "blk.1.attn_kv_b.weight"}) {
+    fake->remove(joint);
+  }
   const auto model = load_model(fake);
   ASSERT_TRUE(model) << model.error().message;
   EXPECT_EQ(model->hparams().latent.nope_dim, kNope);
