@@ -178,15 +178,17 @@ class Bench {
     return sampler.table(roofline_);
   }
 
-  // Bytes that a token must read: all weights but the embedding's other rows, and K and V half-way.
+  // Bytes that a token must read: all weights but the embedding's other rows, K and V half-way, and
+  // states.
   void add_roofline(Measurement& m) {
     const plan::Plan& plan = executor_->decode_plan();
-    double kv = 0;
+    double kv = 0, states = 0;
     for (const plan::CacheGroup& group : plan.groups) {
-      kv += static_cast<double>(group.page_bytes()) / plan::kPageTokens;
+      const auto page = static_cast<double>(group.page_bytes());
+      (group.kind == plan::CacheKind::state ? states : kv) += page;
     }
-    kv *= m.depth + m.tokens / 2.0;
-    m.bytes_per_token = static_cast<double>(plan::weight_bytes(plan)) / m.sequences + kv;
+    kv *= (m.depth + m.tokens / 2.0) / plan::kPageTokens;
+    m.bytes_per_token = static_cast<double>(plan::weight_bytes(plan)) / m.sequences + kv + states;
     m.bandwidth_fraction = median(m.rates) * m.bytes_per_token / roofline_.plain_read;
   }
 

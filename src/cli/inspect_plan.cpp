@@ -40,6 +40,10 @@ Status inspect_plan(const Options& options) {
       human_bytes(info.weight_bytes), human_bytes(info.packed_bytes),
       human_bytes(info.copied_bytes), human_bytes(info.scratch_bytes),
       human_bytes(info.cache_bytes_per_token), info.context));
+  if (info.state_bytes > 0) {
+    print(fmt::format("state: {} a sequence, and up to {} of snapshots to go back to\n",
+                      human_bytes(info.state_bytes), human_bytes(info.snapshot_bytes)));
+  }
   const auto executor = model->executor();
   print_phase("decode", executor->decode_plan(), executor->decode_program());
   print_phase("prefill", executor->prefill_plan(), executor->prefill_program());

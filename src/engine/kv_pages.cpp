@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/checked.hpp"
@@ -20,6 +21,21 @@ std::uint32_t pages_for(std::uint32_t tokens) {
 }
 
 }  // namespace
+
+std::uint64_t pages_of_sequence(const plan::CacheGroup& group, std::uint32_t context,
+                                std::uint32_t slice) {
+  const std::uint64_t all = pages_for(context);
+  switch (group.kind) {
+    case plan::CacheKind::full:
+      return all;
+    case plan::CacheKind::window:
+      // The window, one slice that is written before anything is dropped, a partial page of each.
+      return std::min(all, ceil_div(std::uint64_t{group.window} + slice, plan::kPageTokens) + 2);
+    case plan::CacheKind::state:
+      return std::min<std::uint64_t>(all, max_snapshots(group) + 1);
+  }
+  ORRERY_CHECK(false);
+}
 
 Result<std::unique_ptr<KvPages>> KvPages::create(std::span<const plan::CacheGroup> groups,
                                                  const KvOptions& options) {
@@ -38,12 +54,7 @@ Result<std::unique_ptr<KvPages>> KvPages::create(std::span<const plan::CacheGrou
 }
 
 Status KvPages::map_group(Group& group, const KvOptions& options) {
-  std::uint64_t pages = stride_;
-  if (group.shape.kind == plan::CacheKind::window) {
-    // The window, one slice that is written before anything is dropped, and a partial page of each.
-    const std::uint64_t live = std::uint64_t{group.shape.window} + options.slice;
-    pages = std::min<std::uint64_t>(pages, ceil_div(live, plan::kPageTokens) + 2);
-  }
+  const std::uint64_t pages = pages_of_sequence(group.shape, options.context, options.slice);
   const CheckedU64 capacity = checked_mul(pages, options.sequences);
   const CheckedU64 bytes =
       checked_align_up(checked_mul(capacity, group.shape.page_bytes()), kSystemPage);
@@ -64,6 +75,7 @@ Status KvPages::map_group(Group& group, const KvOptions& options) {
   group.capacity = static_cast<std::uint32_t>(*capacity);
   group.users.resize(group.capacity);
   group.tables.assign(std::size_t{stride_} * options.sequences, kNoPage);
+  if (group.is_state()) group.states.resize(options.sequences);
   group.free.resize(group.capacity);
   // Taken from the back: page 0 first.
   for (std::uint32_t i = 0; i < group.capacity; ++i) {
@@ -169,35 +181,51 @@ Status KvPages::extend(SequenceId sequence, std::uint32_t new_length) {
                                          new_length, context_));
   }
   for (Group& group : groups_) {
-    const Status extended = extend_group(group, sequence, new_length);
+    Status extended = group.is_state() ? extend_state(group, sequence, new_length)
+                                       : extend_group(group, sequence, new_length);
     if (extended) continue;
-    for (Group& other : groups_) {  // undo: whole new pages go back
-      std::int32_t* table = entries(other, sequence);
-      for (std::uint32_t i = pages_for(state.length); i < pages_for(new_length); ++i) {
-        if (table[i] != kNoPage) release(other, table[i]);
-        table[i] = kNoPage;
-      }
-    }
+    take_back(sequence, std::exchange(state.length, new_length));
     return extended;
   }
   state.length = new_length;
   return {};
 }
 
+void KvPages::take_back(SequenceId sequence, std::uint32_t length) {
+  ORRERY_CHECK(length <= sequences_[sequence].length);
+  for (Group& group : groups_) {
+    if (group.is_state()) {
+      take_back_state(group, sequence, length);
+    } else {
+      release_from(group, sequence, pages_for(length));
+    }
+  }
+  sequences_[sequence].length = length;
+}
+
+// Pages of the table from entry `first` to that of the last position.
+void KvPages::release_from(Group& group, SequenceId sequence, std::uint32_t first) {
+  std::int32_t* table = entries(group, sequence);
+  for (std::uint32_t i = pages_for(sequences_[sequence].length); i > first; --i) {
+    if (table[i - 1] != kNoPage) release(group, table[i - 1]);
+    table[i - 1] = kNoPage;
+  }
+}
+
+Error KvPages::out_of_memory(SequenceId sequence) const {
+  return {"E_MEMORY", fmt::format("the cache has used up its {} bytes at {} tokens; close other "
+                                  "conversations or start with a smaller context",
+                                  budget_, sequences_[sequence].length)};
+}
+
 Status KvPages::extend_group(Group& group, SequenceId sequence, std::uint32_t new_length) {
-  const auto out_of_memory = [&] {
-    return fail("E_MEMORY",
-                fmt::format("the cache has used up its {} bytes at {} tokens; close other "
-                            "conversations or start with a smaller context",
-                            budget_, sequences_[sequence].length));
-  };
   std::int32_t* table = entries(group, sequence);
   const std::uint32_t length = sequences_[sequence].length;
   if (length % plan::kPageTokens != 0 && new_length > length) {
     std::int32_t& last = table[length / plan::kPageTokens];
     if (group.users[last] > 1) {  // copy on write
       const std::int32_t own = take(group);
-      if (own == kNoPage) return out_of_memory();
+      if (own == kNoPage) return std::unexpected(out_of_memory(sequence));
       const std::uint64_t bytes = group.shape.page_bytes();
       std::memcpy(group.base + static_cast<std::uint64_t>(own) * bytes,
                   group.base + static_cast<std::uint64_t>(last) * bytes, bytes);
@@ -207,7 +235,7 @@ Status KvPages::extend_group(Group& group, SequenceId sequence, std::uint32_t ne
   }
   for (std::uint32_t i = pages_for(length); i < pages_for(new_length); ++i) {
     table[i] = take(group);
-    if (table[i] == kNoPage) return out_of_memory();
+    if (table[i] == kNoPage) return std::unexpected(out_of_memory(sequence));
   }
   return {};
 }
@@ -216,10 +244,10 @@ void KvPages::truncate(SequenceId sequence, std::uint32_t new_length) {
   Sequence& state = sequences_[sequence];
   ORRERY_CHECK(state.is_open && new_length <= state.length);
   for (Group& group : groups_) {
-    std::int32_t* table = entries(group, sequence);
-    for (std::uint32_t i = pages_for(state.length); i > pages_for(new_length); --i) {
-      if (table[i - 1] != kNoPage) release(group, table[i - 1]);
-      table[i - 1] = kNoPage;
+    if (group.is_state()) {
+      truncate_state(group, sequence, new_length);
+    } else {
+      release_from(group, sequence, pages_for(new_length));
     }
   }
   state.length = new_length;
@@ -231,14 +259,27 @@ std::uint32_t KvPages::first_needed(const Group& group, std::uint32_t length) co
   return (length - group.shape.window + 1) / plan::kPageTokens;
 }
 
+// The same for one group.
+std::uint32_t KvPages::held(const Group& group, SequenceId sequence, std::uint32_t length) const {
+  if (group.is_state()) {
+    const States& states = group.states[static_cast<std::size_t>(sequence)];
+    const bool is_end = length == sequences_[sequence].length && states.live;
+    return is_end ? length : states.boundary(length);
+  }
+  const std::int32_t* table = entries(group, sequence);
+  const std::uint32_t first = first_needed(group, length);
+  const bool is_seen = first >= pages_for(length) || table[first] != kNoPage;
+  // The page that goes on being written must still be there too.
+  return is_seen && table[(length - 1) / plan::kPageTokens] != kNoPage ? length : 0;
+}
+
 std::uint32_t KvPages::reusable(SequenceId sequence, std::uint32_t length) const {
   ORRERY_CHECK(length <= sequences_[sequence].length);
-  if (length == 0) return 0;
-  for (const Group& group : groups_) {
-    const std::uint32_t first = first_needed(group, length);
-    if (first < pages_for(length) && entries(group, sequence)[first] == kNoPage) return 0;
-    // The page that goes on being written must still be there too.
-    if (entries(group, sequence)[(length - 1) / plan::kPageTokens] == kNoPage) return 0;
+  // Where a group holds less, all must hold that.
+  for (std::size_t agreed = 0; agreed < groups_.size() && length > 0;) {
+    const std::uint32_t less = held(groups_[agreed], sequence, length);
+    agreed = less == length ? agreed + 1 : 0;
+    length = less;
   }
   return length;
 }
@@ -256,16 +297,23 @@ void KvPages::drop_behind(SequenceId sequence) {
 
 std::uint32_t KvPages::share_prefix(SequenceId from, SequenceId to, std::uint32_t length) {
   ORRERY_CHECK(from != to && sequences_[to].is_open && sequences_[to].length == 0);
-  const std::uint32_t whole = std::min(length, sequences_[from].length) / plan::kPageTokens;
-  if (reusable(from, whole * plan::kPageTokens) == 0) return 0;
+  length = std::min(length, sequences_[from].length);
+  const std::uint32_t whole =
+      reusable(from, length / plan::kPageTokens * plan::kPageTokens) / plan::kPageTokens;
+  if (whole == 0) return 0;
+  sequences_[to].length = whole * plan::kPageTokens;
   for (Group& group : groups_) {
+    if (group.is_state()) {
+      if (copy_state(group, from, to, whole - 1)) continue;
+      truncate(to, 0);
+      return 0;
+    }
     for (std::uint32_t i = 0; i < whole; ++i) {
       const std::int32_t page = entries(group, from)[i];
       entries(group, to)[i] = page;
       if (page != kNoPage) ++group.users[page];
     }
   }
-  sequences_[to].length = whole * plan::kPageTokens;
   return sequences_[to].length;
 }
 

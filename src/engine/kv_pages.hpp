@@ -2,8 +2,13 @@
 // of every sequence, memory committed page by page from one budget in bytes. That is the only
 // thing that grows after load. A sequence has one page table per group; entry i covers positions
 // [64 i, 64 i + 64).
+//
+// A page of a state group is no store of its positions but what its layers know after the last of
+// them (plan.hpp), so a sequence can go on from its end or from a page that was completed and kept:
+// a snapshot. Few are kept, the closer to the end the denser (kv_state.cpp).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -23,6 +28,13 @@ struct KvOptions {
   std::uint32_t slice = 1;         // most tokens that are written before pages are dropped
   std::uint64_t budget_bytes = 0;  // of all pools together
 };
+
+// Completed pages that a sequence keeps of a state group at most.
+inline constexpr std::uint32_t kMaxSnapshots = 16;
+std::uint32_t max_snapshots(const plan::CacheGroup& group);
+// Pages of a group that a sequence of `context` tokens holds at most; `slice` as in KvOptions.
+std::uint64_t pages_of_sequence(const plan::CacheGroup& group, std::uint32_t context,
+                                std::uint32_t slice);
 
 class KvPages {
  public:
@@ -47,17 +59,22 @@ class KvPages {
 
   // Makes positions [length, new_length) writable; pages shared with another sequence are copied
   // before they change. E_CONTEXT beyond the context; E_MEMORY when the budget is used up: then
-  // nothing has changed.
+  // nothing has changed but for snapshots that had to go.
   Status extend(SequenceId sequence, std::uint32_t new_length);
-  // Forgets positions from new_length on.
+  // Undoes an extension from `length` that was not run.
+  void take_back(SequenceId sequence, std::uint32_t length);
+  // Forgets positions from new_length on. Before it is extended again, reusable() must give
+  // new_length.
   void truncate(SequenceId sequence, std::uint32_t new_length);
-  // How much of the first `length` positions the sequence can go on from: `length`, or 0 where a
-  // window group has dropped a page that the next token would read.
+  // How much of the first `length` positions the sequence can go on from: `length`, or the last
+  // snapshot before it, or 0 where a window group has dropped a page that the next token would
+  // read.
   std::uint32_t reusable(SequenceId sequence, std::uint32_t length) const;
   // Returns pages that lie wholly behind the window of the token at length().
   void drop_behind(SequenceId sequence);
   // Lets an empty sequence begin with the whole pages of the first `length` positions of another:
-  // they are counted, not copied. Returns the positions covered (a multiple of 64, or 0).
+  // they are counted, not copied, but for the one of each state group. Returns the positions
+  // covered (a multiple of 64, or 0).
   std::uint32_t share_prefix(SequenceId from, SequenceId to, std::uint32_t length);
 
   std::uint64_t committed_bytes() const { return committed_; }
@@ -66,6 +83,17 @@ class KvPages {
   std::uint32_t pages_in_use(std::size_t group) const;
 
  private:
+  // Of one sequence in a state group, as indices into its table. Every page has one user.
+  struct States {
+    std::array<std::uint32_t, kMaxSnapshots + 1> kept{};  // snapshots, ascending, before the end
+    std::uint32_t n_kept = 0;
+    bool live = false;  // the page of the last position stands for all of them
+
+    void keep(std::uint32_t index, std::uint32_t most);
+    bool keeps(std::uint32_t index) const;
+    // The last position that a sequence cut to `length` can go on from.
+    std::uint32_t boundary(std::uint32_t length) const;
+  };
   struct Group {
     plan::CacheGroup shape;
     std::byte* base = nullptr;
@@ -76,6 +104,8 @@ class KvPages {
     std::uint32_t free_with_memory = 0;
     std::vector<std::uint32_t> users;  // (capacity) sequences that hold the page
     std::vector<std::int32_t> tables;  // (sequences, stride), -1: no page
+    std::vector<States> states;        // (sequences) of a state group
+    bool is_state() const { return shape.kind == plan::CacheKind::state; }
   };
   struct Sequence {
     bool is_open = false;
@@ -90,7 +120,15 @@ class KvPages {
   void release(Group& group, std::int32_t page);
   bool reclaim(std::uint64_t bytes);
   Status extend_group(Group& group, SequenceId sequence, std::uint32_t new_length);
+  Error out_of_memory(SequenceId sequence) const;
+  void release_from(Group& group, SequenceId sequence, std::uint32_t first);
+  // kv_state.cpp
+  Status extend_state(Group& group, SequenceId sequence, std::uint32_t new_length);
+  void take_back_state(Group& group, SequenceId sequence, std::uint32_t length);
+  void truncate_state(Group& group, SequenceId sequence, std::uint32_t new_length);
+  bool copy_state(Group& group, SequenceId from, SequenceId to, std::uint32_t index);
   std::uint32_t first_needed(const Group& group, std::uint32_t length) const;
+  std::uint32_t held(const Group& group, SequenceId sequence, std::uint32_t length) const;
 
   std::vector<Group> groups_;
   std::vector<Sequence> sequences_;

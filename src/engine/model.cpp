@@ -23,11 +23,29 @@ constexpr std::uint64_t kSmallModel = std::uint64_t{128} << 20;
 std::uint64_t cache_bytes(std::span<const plan::CacheGroup> groups, std::uint32_t context) {
   std::uint64_t bytes = 0;
   for (const plan::CacheGroup& group : groups) {
-    std::uint64_t tokens = context;
-    if (group.kind == plan::CacheKind::window) {
-      tokens = std::min<std::uint64_t>(tokens, std::uint64_t{group.window} + kPrefillTokens + 128);
-    }
-    bytes += ceil_div(tokens, plan::kPageTokens) * group.page_bytes();
+    bytes += pages_of_sequence(group, context, kPrefillTokens) * group.page_bytes();
+  }
+  return bytes;
+}
+
+// What a sequence holds however long it is.
+struct StateBytes {
+  std::uint64_t live = 0, snapshots = 0;
+};
+StateBytes state_bytes(std::span<const plan::CacheGroup> groups) {
+  StateBytes bytes;
+  for (const plan::CacheGroup& group : groups) {
+    if (group.kind != plan::CacheKind::state) continue;
+    bytes.live += group.page_bytes();
+    bytes.snapshots += group.page_bytes() * max_snapshots(group);
+  }
+  return bytes;
+}
+
+std::uint64_t bytes_per_token(std::span<const plan::CacheGroup> groups) {
+  std::uint64_t bytes = 0;
+  for (const plan::CacheGroup& group : groups) {
+    if (group.kind != plan::CacheKind::state) bytes += group.page_bytes() / plan::kPageTokens;
   }
   return bytes;
 }
@@ -119,8 +137,9 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
     ORRERY_TRY(prefill, packed_.bind(std::move(prefill)));
     info_.packed_bytes = packed_.bytes().size();
   }
-  info_.cache_bytes_per_token =
-      cache_bytes(decode.plan.groups, plan::kPageTokens) / plan::kPageTokens;
+  info_.cache_bytes_per_token = bytes_per_token(decode.plan.groups);
+  info_.state_bytes = state_bytes(decode.plan.groups).live;
+  info_.snapshot_bytes = state_bytes(decode.plan.groups).snapshots;
   ORRERY_TRY(executor_, Executor::create(std::move(decode), std::move(prefill), *backend_,
                                          {.sequences = options_.max_sequences,
                                           .context = info_.context,

@@ -56,6 +56,8 @@ struct ModelInfo {
   std::uint64_t packed_bytes = 0;           // of the weights, laid out anew at load
   std::uint64_t scratch_bytes = 0;          // of the programs
   std::uint64_t cache_bytes_per_token = 0;  // of one sequence, before windows fill
+  std::uint64_t state_bytes = 0;            // of one sequence, however long
+  std::uint64_t snapshot_bytes = 0;         // of one sequence at most: earlier states to go on from
   std::uint64_t cache_budget_bytes = 0;
   std::uint32_t context = 0;  // tokens of a sequence
   std::uint32_t training_context = 0;

@@ -64,6 +64,13 @@ void Session::truncate(std::uint32_t length) {
   held_.resize(length);
 }
 
+// A run that failed may have written over the state of the token before it.
+void Session::forget_run(std::uint32_t start) {
+  KvPages& kv = executor_->kv();
+  kv.truncate(sequence_, start);
+  truncate(kv.reusable(sequence_, start));
+}
+
 Result<Evaluation> Session::evaluate(std::span<const text::TokenId> tokens,
                                      const EvaluateOptions& options) {
   const std::uint32_t context = executor_->context();
@@ -126,7 +133,7 @@ Status Session::append_slice(std::span<const text::TokenId> tokens,
   ORRERY_TRY_VOID(kv.extend(sequence_, start + static_cast<std::uint32_t>(tokens.size())));
   const Status ran = executor_->prefill(sequence_, tokens, start, outputs);
   if (!ran) {
-    kv.truncate(sequence_, start);
+    forget_run(start);
     return ran;
   }
   held_.insert(held_.end(), tokens.begin(), tokens.end());
@@ -151,13 +158,17 @@ Status decode_batch(std::span<Session* const> sessions, std::span<const text::To
     if (!status) break;
     rows[extended] = {session.sequence_, tokens[extended], static_cast<std::int32_t>(length)};
   }
-  if (status) status = executor.decode(std::span(rows).first(sessions.size()));
+  const bool runs = status.has_value();
+  if (runs) status = executor.decode(std::span(rows).first(sessions.size()));
   for (std::size_t i = 0; i < extended; ++i) {
     Session& session = *sessions[i];
+    const auto length = static_cast<std::uint32_t>(session.held_.size());
     if (status) {
       session.held_.push_back(tokens[i]);
+    } else if (runs) {
+      session.forget_run(length);
     } else {
-      executor.kv().truncate(session.sequence_, static_cast<std::uint32_t>(session.held_.size()));
+      executor.kv().take_back(session.sequence_, length);
     }
   }
   return status;

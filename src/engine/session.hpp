@@ -64,6 +64,7 @@ class Session {
   Status append(text::TokenId token);
   Status append_slice(std::span<const text::TokenId> tokens, std::span<const std::int32_t> outputs);
   void truncate(std::uint32_t length);
+  void forget_run(std::uint32_t start);
 
   std::shared_ptr<Executor> executor_;
   SequenceId sequence_;
@@ -73,7 +74,8 @@ class Session {
 
 // One more token for each session, all in one run; row i of Executor::logits() belongs to session
 // i. The sessions are distinct and of one executor, at most max_decode_rows(). Each gets the bits
-// that it would get alone. After an error no session has changed.
+// that it would get alone. After an error no session is longer; one with a state that a failed run
+// may have changed goes back to its last snapshot.
 Status decode_batch(std::span<Session* const> sessions, std::span<const text::TokenId> tokens);
 
 // Logits of every position from `first` on, computed anew with prefill, a few rows at a time.

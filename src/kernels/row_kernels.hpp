@@ -60,7 +60,7 @@ struct NormRow {
   bool layer_norm;    // subtract the mean first
 };
 
-enum class ActivationKind : std::uint8_t { none, silu, gelu_tanh, gelu_erf };
+enum class ActivationKind : std::uint8_t { none, silu, gelu_tanh, gelu_erf, sigmoid };
 
 // One head of one row: x (dim) rotated in place by cos/sin (rope_dim / 2 each).
 struct RopeRow {
@@ -122,6 +122,7 @@ struct DecodeKernels {
   void (*decode[kMaxDTypeId])(const void* row, int n, float* out);
   void (*add_rows)(const RowSum&);
 };
+struct StateKernels;  // state_kernels.hpp
 
 struct RowKernels {
   const char* isa;  // "emu", "avx2", "avx512"
@@ -130,6 +131,7 @@ struct RowKernels {
   const PanelKernels* panels;
   const PanelKernels* packed;
   const DecodeKernels* decode;
+  const StateKernels* state;
   void (*quantize_q8)(const float* x, int k, void* q8_row);
   void (*norm)(const NormRow&);
   void (*rope)(const RopeRow&);

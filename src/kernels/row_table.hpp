@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/row_kernels.hpp"
+#include "kernels/state_kernels.hpp"
 
 #define ORRERY_FOR_EACH_FLOAT(X) X(f32, ElementF32) X(f16, ElementF16) X(bf16, ElementBf16)
 // clang-format off: it takes these lists for code
@@ -31,5 +32,6 @@ ORRERY_FOR_EACH_BLOCK256(ORRERY_DECLARE)
 extern "C" const PanelKernels ORRERY_KERNEL_NAME(panels);
 extern "C" const PanelKernels ORRERY_KERNEL_NAME(packed);
 extern "C" const DecodeKernels ORRERY_KERNEL_NAME(decode);
+extern "C" const StateKernels ORRERY_KERNEL_NAME(state);
 
 }  // namespace orrery::kernels

@@ -28,6 +28,7 @@ constexpr RowKernels make_table() {
   table.panels = &ORRERY_KERNEL_NAME(panels);
   table.packed = &ORRERY_KERNEL_NAME(packed);
   table.decode = &ORRERY_KERNEL_NAME(decode);
+  table.state = &ORRERY_KERNEL_NAME(state);
   table.quantize_q8 = quantize_q8;
   table.norm = norm;
   table.rope = rope;

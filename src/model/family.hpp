@@ -38,6 +38,7 @@ struct Family {
   CommonKeys keys{};
   ConfigDefaults defaults{};
   std::span<const NamePair> tensor_names{};  // that differ from the usual ones in safetensors
+  bool attends = true;                       // false: no heads and no feed-forward to read
   bool transposed = false;                   // matrices of safetensors are (in, out)
   bool own_heads = false;                    // read() finds the sizes of a head
   // What the family adds to the common parameters; E_HPARAM.

@@ -56,10 +56,13 @@ Status read_common(const Source& source, const Family& family, Hparams& h) {
   ORRERY_TRY(h.hidden_dim, source.integer(keys.hidden_dim, 1, kMaxHiddenDim));
   if (family.own_heads) {
     ORRERY_TRY(h.n_heads, source.integer(keys.n_heads, 1, kMaxHeads));
-  } else {
+  } else if (family.attends) {
     ORRERY_TRY_VOID(read_heads(source, keys, family.defaults, h));
+    h.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(h.head_dim)));
   }
-  ORRERY_TRY(h.ffn_dim, source.integer_or(keys.ffn_dim, 1, kMaxFfnDim, 4 * h.hidden_dim));
+  if (family.attends) {
+    ORRERY_TRY(h.ffn_dim, source.integer_or(keys.ffn_dim, 1, kMaxFfnDim, 4 * h.hidden_dim));
+  }
   ORRERY_TRY(h.context_length, required(source, keys.context_length, kMaxSaidContext,
                                         family.defaults.context_length));
   h.context_length = std::min(h.context_length, kMaxContext);
@@ -67,11 +70,9 @@ Status read_common(const Source& source, const Family& family, Hparams& h) {
   if (needed) {
     ORRERY_TRY(h.norm_eps, source.positive(keys.norm_eps, kMaxEps));
   }
-  if (!family.own_heads) {
-    h.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(h.head_dim)));
-  }
   h.rope_layers.assign(h.n_layers, true);
   h.window_layers.assign(h.n_layers, false);
+  h.state_layers.assign(h.n_layers, false);
   return {};
 }
 

@@ -46,6 +46,15 @@ struct Experts {
   std::vector<bool> layers;  // per layer: has experts
 };
 
+// Of layers that keep a state instead of keys and values (plan.hpp, CacheGroup).
+struct StateShape {
+  std::uint32_t conv_taps = 0, conv_dim = 0;  // 0: no layer has a state
+  // Of the recurrence behind the convolution; 0 heads: there is none.
+  std::uint32_t heads = 0, key_heads = 0, k_dim = 0, v_dim = 0;
+  std::uint32_t key_dim() const { return key_heads * k_dim; }
+  std::uint32_t value_dim() const { return heads * v_dim; }
+};
+
 struct Hparams {
   std::string family;  // "llama"
   std::uint32_t n_layers = 0;
@@ -79,6 +88,8 @@ struct Hparams {
   std::vector<bool> window_layers;  // per layer
 
   std::vector<std::string> notes;  // what was assumed that the file does not say, a sentence each
+  StateShape state;
+  std::vector<bool> state_layers;  // per layer
 
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t attended_dim() const { return latent.rank > 0 ? n_heads * latent.v_dim : q_dim(); }

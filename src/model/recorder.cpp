@@ -29,38 +29,52 @@ std::uint32_t Recorder::window_of(std::uint32_t layer) const {
   return windowed && h_.window < options_.context_length ? h_.window : 0;
 }
 
-// One cache group for the full layers and one for the window layers, in order of appearance.
+plan::CacheGroup Recorder::cache_group_of(std::uint32_t layer) const {
+  plan::CacheGroup group;
+  if (h_.state_layers[layer]) {
+    group.kind = plan::CacheKind::state;
+    group.kv_heads = h_.state.heads;
+    group.k_dim = h_.state.k_dim;
+    group.v_dim = h_.state.v_dim;
+    group.k_type = group.v_type = DType::f32;
+    group.conv_rows = h_.state.conv_taps - 1;
+    group.conv_dim = h_.state.conv_dim;
+    return group;
+  }
+  group.window = window_of(layer);
+  group.kind = group.window == 0 ? plan::CacheKind::full : plan::CacheKind::window;
+  group.kv_heads = h_.n_kv_heads;
+  group.k_dim = group.v_dim = h_.head_dim;
+  group.k_type = options_.k_type;
+  group.v_type = options_.v_type;
+  if (h_.latent.rank > 0) {
+    group.kv_heads = 1;
+    group.k_dim = h_.latent.rank + h_.latent.rope_dim;
+    group.v_dim = h_.latent.rank;
+    group.v_type = options_.k_type;
+    group.v_in_k = true;
+  }
+  return group;
+}
+
+// One cache group for all layers that are alike in what they keep, in order of appearance.
 void Recorder::place_layers() {
-  std::vector<std::uint32_t> windows;  // of the groups
-  std::vector<std::uint32_t> counts;   // layers of the groups
+  std::vector<plan::CacheGroup> kinds;  // with no layers yet
+  std::vector<std::uint32_t> counts;    // layers of the groups
   for (std::uint32_t i = 0; i < h_.n_layers; ++i) {
-    const std::uint32_t window = window_of(i);
-    const auto found = std::ranges::find(windows, window);
-    const auto group = static_cast<std::size_t>(found - windows.begin());
-    if (found == windows.end()) {
-      windows.push_back(window);
+    const plan::CacheGroup kind = cache_group_of(i);
+    const auto found = std::ranges::find(kinds, kind);
+    const auto group = static_cast<std::size_t>(found - kinds.begin());
+    if (found == kinds.end()) {
+      kinds.push_back(kind);
       counts.push_back(0);
     }
-    places_.push_back(
-        {static_cast<std::int16_t>(group), static_cast<std::int16_t>(counts[group]++), window});
+    places_.push_back({static_cast<std::int16_t>(group), static_cast<std::int16_t>(counts[group]++),
+                       kind.window});
   }
-  for (std::size_t g = 0; g < windows.size(); ++g) {
-    plan::CacheGroup group;
-    group.kind = windows[g] == 0 ? plan::CacheKind::full : plan::CacheKind::window;
-    group.window = windows[g];
-    group.layers = counts[g];
-    group.kv_heads = h_.n_kv_heads;
-    group.k_dim = group.v_dim = h_.head_dim;
-    group.k_type = options_.k_type;
-    group.v_type = options_.v_type;
-    if (h_.latent.rank > 0) {
-      group.kv_heads = 1;
-      group.k_dim = h_.latent.rank + h_.latent.rope_dim;
-      group.v_dim = h_.latent.rank;
-      group.v_type = options_.k_type;
-      group.v_in_k = true;
-    }
-    builder_.cache_group(group);
+  for (std::size_t g = 0; g < kinds.size(); ++g) {
+    kinds[g].layers = counts[g];
+    builder_.cache_group(kinds[g]);
   }
 }
 
@@ -70,8 +84,9 @@ void Recorder::layer(std::uint32_t i) {
 }
 
 std::string Recorder::full_name(std::string_view stem, std::string_view ending) const {
-  if (layer_ < 0) return fmt::format("{}.{}", stem, ending);
-  return fmt::format("blk.{}.{}.{}", layer_, stem, ending);
+  const std::string_view dot = ending.empty() ? "" : ".";
+  if (layer_ < 0) return fmt::format("{}{}{}", stem, dot, ending);
+  return fmt::format("blk.{}.{}{}{}", layer_, stem, dot, ending);
 }
 
 // On an error the weight has the shape that was asked for, so that recording goes on.
@@ -266,13 +281,13 @@ void Recorder::tap(std::string name, BufferId x) {
   builder_.tap(std::move(name), x);
 }
 
-void Recorder::head(BufferId x, plan::NormKind kind) {
+void Recorder::head(BufferId x, plan::NormKind kind, std::string_view norm_stem) {
   layer_ = -1;
   builder_.set_layer(-1);
   const bool embed = options_.phase == plan::Phase::embed;
   const BufferId last = embed ? x : builder_.select_rows(x);
   const BufferId normed =
-      kind == plan::NormKind::rms ? norm("output_norm", last) : layer_norm("output_norm", last);
+      kind == plan::NormKind::rms ? norm(norm_stem, last) : layer_norm(norm_stem, last);
   tap("final_norm", normed);
   const bool tied = !tensors_.has("output.weight");
   const WeightId head = tied ? embedding_ : matrix("output", h_.vocab_size, h_.hidden_dim);

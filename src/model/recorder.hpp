@@ -43,6 +43,11 @@ class Recorder {
   // A matrix for each expert; rows [begin, begin + rows) of their `total`.
   plan::WeightId experts(std::string_view stem, std::uint32_t total, std::uint32_t begin,
                          std::uint32_t rows, std::uint32_t cols);
+  bool has(std::string_view stem) const;
+  // recorder_state.cpp. A filter for each channel, and tensors whose name has no ending.
+  plan::WeightId filters(std::string_view stem, std::uint32_t channels, std::uint32_t taps);
+  plan::WeightId series(std::string_view name, std::uint32_t n);
+  plan::WeightId decay(std::string_view name, std::uint32_t n);
 
   // Steps.
   plan::BufferId embed();                                        // (N, hidden)
@@ -54,11 +59,36 @@ class Recorder {
   Qkv qkv(plan::BufferId x);
   // The same where attn_qkv holds the three one after the other.
   Qkv qkv_fused(plan::BufferId x);
+  // Products of up to three matrices without biases that share their input, in one step.
+  struct Product {
+    std::string_view stem;
+    std::uint32_t rows;
+  };
+  std::vector<plan::BufferId> together(std::initializer_list<Product> products, plan::BufferId x);
+  // The same of the parts of a fused matrix: one result for each of up to three parts.
+  std::vector<plan::BufferId> parts(std::string_view stem, plan::BufferId x,
+                                    std::span<const std::string> names,
+                                    std::span<const std::uint32_t> widths);
   // Causal attention with the layer's window, rotation and cache group: (N, q_dim). With norms,
   // attn_q_norm and attn_k_norm come before the rotation.
   plan::BufferId attention(const Qkv& qkv, plan::QkNorm norms = plan::QkNorm::none);
   // The same with latents in the cache (plan/mla.hpp): (N, heads * v_dim).
   plan::BufferId latent_attention(plan::BufferId x);
+  // The layer's causal convolution of each channel, and the recurrences behind it
+  // (recorder_state.cpp): xbc is [x | B | C], qkv is [q | k | v].
+  plan::BufferId convolve(std::string_view stem, plan::BufferId x, plan::ConvOptions options);
+  plan::BufferId scan(plan::BufferId xbc, plan::BufferId dt);
+  plan::BufferId delta_rule(plan::BufferId qkv, plan::BufferId beta, plan::BufferId dt);
+  // The sections of each of `heads` parts of x: the last, and the others (plan.hpp, split).
+  plan::Builder::Sections split(std::string first, std::string last, plan::BufferId x,
+                                std::uint32_t heads, const std::array<std::uint32_t, 4>& widths);
+  // activation(a) * b
+  plan::BufferId mul(std::string name, plan::BufferId a, plan::BufferId b,
+                     plan::Activation activation);
+  // RMSNorm of each of `parts` equal parts of a row, with a weight of `width` elements: a row's or
+  // a part's.
+  plan::BufferId norm_parts(std::string_view stem, plan::BufferId x, std::uint32_t parts,
+                            std::uint32_t width);
   // x w^T (+ bias where the file has one), scaled by residual_scale and added to `residual`.
   plan::BufferId project(std::string_view stem, plan::BufferId x, std::uint32_t rows,
                          std::uint32_t cols, plan::BufferId residual);
@@ -76,7 +106,8 @@ class Recorder {
   void tap(std::string name, plan::BufferId x);
   // The final norm and the vocabulary head over the output rows; the tied embedding where the file
   // has no output.weight. In phase embed the normed rows are the result.
-  void head(plan::BufferId x, plan::NormKind kind = plan::NormKind::rms);
+  void head(plan::BufferId x, plan::NormKind kind = plan::NormKind::rms,
+            std::string_view norm_stem = "output_norm");
 
   Result<plan::Plan> finish();
 
@@ -85,6 +116,8 @@ class Recorder {
     std::int16_t group = 0, layer = 0;
     std::uint32_t window = 0;  // 0: all
   };
+  plan::CacheGroup cache_group_of(std::uint32_t layer) const;
+  plan::RecurrenceOptions recurrence();
   std::string full_name(std::string_view stem, std::string_view ending) const;
   plan::WeightId add(const std::string& name, Result<Tensor> tensor, std::uint32_t begin,
                      std::uint32_t rows, std::uint32_t cols);

@@ -125,6 +125,19 @@ Result<std::vector<float>> Source::floats(Key key) const {
   return numbers;
 }
 
+Result<std::vector<std::uint32_t>> Source::integers(Key key, std::uint32_t high) const {
+  const std::string expected = fmt::format("a list of integers from 0 to {}", high);
+  ORRERY_TRY(const std::vector<Scalar> items, list(key, expected));
+  std::vector<std::uint32_t> numbers;
+  for (const Scalar& item : items) {
+    const auto* number = std::get_if<std::int64_t>(&item);
+    if (number == nullptr || *number < 0 || *number > std::int64_t{high})
+      return wrong(key, expected);
+    numbers.push_back(static_cast<std::uint32_t>(*number));
+  }
+  return numbers;
+}
+
 Result<std::vector<bool>> Source::booleans(Key key) const {
   constexpr const char* kExpected = "a list of booleans";
   ORRERY_TRY(const std::vector<Scalar> items, list(key, kExpected));

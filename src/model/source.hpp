@@ -52,6 +52,7 @@ class Source {
   Result<std::string> text_or(Key key, std::string fallback) const;
   // Empty when absent.
   Result<std::vector<float>> floats(Key key) const;
+  Result<std::vector<std::uint32_t>> integers(Key key, std::uint32_t high) const;  // from 0
   Result<std::vector<bool>> booleans(Key key) const;  // also of integers 0 and 1
   Result<std::vector<std::string>> texts(Key key) const;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -40,8 +41,8 @@ constexpr NamePair kUsualNames[] = {
 };
 
 // Language models inside models that also see carry a longer prefix.
-constexpr std::string_view kPrefixes[] = {"model.", "language_model.model.",
-                                          "model.language_model.", "transformer.", ""};
+constexpr std::string_view kPrefixes[] = {
+    "model.", "language_model.model.", "model.language_model.", "transformer.", "backbone.", ""};
 
 // Tensors that the forward pass computes by itself, and those of other senses.
 constexpr std::string_view kIgnoredEndings[] = {"rotary_emb.inv_freq", "attn_rot_embd.weight",
@@ -206,18 +207,56 @@ Result<Tensor> Tensors::vector(const std::string& name, std::uint64_t n) {
     return fail("E_SHAPE", fmt::format("tensor {} has shape {}, the parameters ask for ({})",
                                        info->name, shape_text(*info), n));
   }
-  const bool gguf = stems_.empty();
-  if (dtype_info(info->type).is_quantized || (gguf && info->type != DType::f32)) {
-    return fail(
-        "E_TENSOR",
-        fmt::format("tensor {} has type {}, norms and biases are expected in {}", info->name,
-                    dtype_info(info->type).name, gguf ? "F32" : "F32, F16 or BF16"));
+  return keep_floats(name, *info, 1, n);
+}
+
+Result<Tensor> Tensors::series(const std::string& name, std::uint64_t n) {
+  if (const auto known = resolved_.find(name); known != resolved_.end()) return known->second;
+  ORRERY_TRY(const TensorInfo* info, require(name));
+  if (info->n_elements() != n) {
+    return fail("E_SHAPE", fmt::format("tensor {} has shape {}, the parameters ask for {} elements",
+                                       info->name, shape_text(*info), n));
   }
-  Tensor tensor{DType::f32, 1, n, info->data};
-  const bool aligned = reinterpret_cast<std::uintptr_t>(info->data) % alignof(float) == 0;
-  if (info->data != nullptr && (info->type != DType::f32 || !aligned)) {
-    std::byte* copy = own(n * sizeof(float));
-    decode_row(info->type, info->data, reinterpret_cast<float*>(copy), n);
+  return keep_floats(name, *info, 1, n);
+}
+
+Result<Tensor> Tensors::decay(const std::string& name, std::uint64_t n) {
+  const bool is_new = !resolved_.contains(name);
+  ORRERY_TRY(const Tensor tensor, series(name, n));
+  if (!is_new || stems_.empty() || tensor.data == nullptr) return tensor;
+  std::byte* copy = own(n * sizeof(float));
+  std::memcpy(copy, tensor.data, n * sizeof(float));
+  auto* values = reinterpret_cast<float*>(copy);
+  for (std::uint64_t i = 0; i < n; ++i) values[i] = -std::exp(values[i]);
+  return resolved_.find(name)->second = Tensor{DType::f32, 1, n, copy};
+}
+
+Result<Tensor> Tensors::filters(const std::string& name, std::uint64_t channels,
+                                std::uint64_t taps) {
+  if (const auto known = resolved_.find(name); known != resolved_.end()) return known->second;
+  ORRERY_TRY(const TensorInfo* info, require(name));
+  if (info->n_elements() != channels * taps || info->dims[0] != taps) {
+    return fail("E_SHAPE",
+                fmt::format("tensor {} has shape {}, the parameters ask for {} filters of {}",
+                            info->name, shape_text(*info), channels, taps));
+  }
+  return keep_floats(name, *info, channels, taps);
+}
+
+// The elements as f32 and aligned: in place where the file has them so.
+Result<Tensor> Tensors::keep_floats(const std::string& name, const TensorInfo& info,
+                                    std::uint64_t rows, std::uint64_t cols) {
+  const bool gguf = stems_.empty();
+  if (dtype_info(info.type).is_quantized || (gguf && info.type != DType::f32)) {
+    return fail("E_TENSOR",
+                fmt::format("tensor {} has type {}, norms and biases are expected in {}", info.name,
+                            dtype_info(info.type).name, gguf ? "F32" : "F32, F16 or BF16"));
+  }
+  Tensor tensor{DType::f32, rows, cols, info.data};
+  const bool aligned = reinterpret_cast<std::uintptr_t>(info.data) % alignof(float) == 0;
+  if (info.data != nullptr && (info.type != DType::f32 || !aligned)) {
+    std::byte* copy = own(rows * cols * sizeof(float));
+    decode_row(info.type, info.data, reinterpret_cast<float*>(copy), rows * cols);
     tensor.data = copy;
   }
   resolved_.emplace(name, tensor);

@@ -55,6 +55,12 @@ class Tensors {
   Result<Tensor> stack(const std::string& name, std::uint64_t n, std::uint64_t rows,
                        std::uint64_t cols);
   Result<Tensor> vector(const std::string& name, std::uint64_t n);
+  // n numbers in whatever shape.
+  Result<Tensor> series(const std::string& name, std::uint64_t n);
+  // The exponents of a decay, -e^x of what safetensors holds.
+  Result<Tensor> decay(const std::string& name, std::uint64_t n);
+  // A filter for each channel: (channels, taps) as f32.
+  Result<Tensor> filters(const std::string& name, std::uint64_t channels, std::uint64_t taps);
   Result<std::vector<float>> floats(const std::string& name, std::uint64_t n);
   // A matrix for each of n experts: one tensor (n, rows, cols), or n tensors of one type.
   bool has_experts(const std::string& name) const;
@@ -84,6 +90,8 @@ class Tensors {
   bool has_own_tensors(const std::string& name) const;
   Result<Tensor> resolve(const std::string& name, std::uint64_t rows, std::uint64_t cols,
                          bool transposed);
+  Result<Tensor> keep_floats(const std::string& name, const storage::TensorInfo& info,
+                             std::uint64_t rows, std::uint64_t cols);
   std::byte* own(std::uint64_t bytes);
 
   std::shared_ptr<const storage::Checkpoint> checkpoint_;

@@ -99,6 +99,7 @@ BufferId Builder::norm(std::string name, BufferId x, WeightId weight, const Norm
   step.norm_kind = options.kind;
   step.eps = options.eps;
   step.norm_offset = options.offset;
+  step.heads = options.parts;
   return out;
 }
 
@@ -153,11 +154,7 @@ BufferId Builder::glu(std::string name, BufferId x, WeightId gate, WeightId up,
     activated.activation = activation;
     const BufferId g = matmul(name + "_gate", x, gate, activated);
     const BufferId u = matmul(name + "_up", x, up, {});
-    const BufferId out = buffer(std::move(name), rows, plan_.weights[gate].rows, Form::f32);
-    Step& product = append(Op::mul, NumberClass::f32);
-    product.in = {g, u, kNone};
-    product.out[0] = out;
-    return out;
+    return mul(std::move(name), g, u, Activation::none);
   }
   const BufferId in = operand(x, number_class);
   const BufferId out = buffer(std::move(name), rows, plan_.weights[gate].rows, Form::f32);
@@ -282,6 +279,16 @@ BufferId Builder::add(std::string name, BufferId a, BufferId b) {
   Step& step = append(Op::add, NumberClass::f32);
   step.in = {a, b, kNone};
   step.out[0] = out;
+  return out;
+}
+
+BufferId Builder::mul(std::string name, BufferId a, BufferId b, Activation activation) {
+  const Buffer source = plan_.buffers[a];
+  const BufferId out = buffer(std::move(name), source.rows, source.cols, Form::f32);
+  Step& step = append(Op::mul, NumberClass::f32);
+  step.in = {a, b, kNone};
+  step.out[0] = out;
+  step.activation = activation;
   return out;
 }
 

@@ -69,6 +69,23 @@ struct NormOptions {
   float offset = 0.0F;
   WeightId bias = kNone;
   BufferId residual = kNone;
+  std::uint16_t parts = 0;  // of a row that are normed each by itself; 0: the whole row
+};
+
+struct ConvOptions {
+  std::int16_t group = 0, group_layer = 0;
+  WeightId bias = kNone;
+  BufferId gate_in = kNone, gate_out = kNone;  // factors of the input and of the result
+  Activation activation = Activation::none;
+};
+
+// Of scan_state and delta_state (plan.hpp).
+struct RecurrenceOptions {
+  std::int16_t group = 0, group_layer = 0;
+  std::uint16_t heads = 0, kv_heads = 0, k_dim = 0, v_dim = 0;
+  WeightId decay = kNone, dt_bias = kNone;  // (heads)
+  WeightId skip = kNone;                    // scan (heads)
+  float scale = 1.0F, eps = 0.0F;           // delta: of q, and of the norms of q and k
 };
 
 class Builder {
@@ -99,6 +116,18 @@ class Builder {
   // v_head).
   BufferId latent_attention(BufferId q, BufferId latent, const LatentOptions& options);
   BufferId add(std::string name, BufferId a, BufferId b);
+  // activation(a) * b
+  BufferId mul(std::string name, BufferId a, BufferId b, Activation activation);
+  // builder_state.cpp
+  // x (N, heads * sum of widths): the last section of every part, and the others (plan.hpp, split).
+  struct Sections {
+    BufferId first = kNone, last = kNone;
+  };
+  Sections split(std::string first, std::string last, BufferId x, std::uint16_t heads,
+                 const std::array<std::uint32_t, 4>& widths);
+  BufferId conv_state(std::string name, BufferId x, WeightId filter, const ConvOptions& options);
+  BufferId scan_state(BufferId xbc, BufferId dt, const RecurrenceOptions& options);
+  BufferId delta_state(BufferId qkv, BufferId beta, BufferId dt, const RecurrenceOptions& options);
   void tap(std::string name, BufferId x);
   // Takes the output rows; the result has R rows.
   BufferId select_rows(BufferId x);
@@ -110,6 +139,7 @@ class Builder {
                   Order order = Order::any);
   BufferId operand(BufferId x, NumberClass number_class);
   Step& append(Op op, NumberClass number_class);
+  Step& append_recurrence(Op op, const RecurrenceOptions& options);
   Step& append_latent(Op op, NumberClass number_class, const LatentOptions& options);
   NumberClass class_of(WeightId weight, Extent rows, bool as_decode = false) const;
   // Prefill that rounds to bf16.

@@ -40,6 +40,18 @@ double token_bytes(const Plan& plan, const Step& step) {
   return static_cast<double>(group.kv_heads * group.head_token_bytes());
 }
 
+// What a layer's state takes to read and write, and the operations on it.
+StepCost state_cost(const Plan& plan, const Step& step, const Work& work) {
+  const CacheGroup& group = plan.groups[static_cast<std::size_t>(step.group)];
+  const auto tokens = static_cast<double>(work.tokens) * work.sequences;
+  if (step.op == Op::conv_state) {
+    const auto floats = static_cast<double>(group.history_floats());
+    return {8.0 * work.sequences * floats, 2 * tokens * (floats + group.conv_dim)};
+  }
+  const double floats = static_cast<double>(step.heads) * step.k_dim * step.v_dim;
+  return {8 * work.sequences * floats, 6 * tokens * floats};
+}
+
 StepCost attention_cost(const Plan& plan, const Step& step, const Work& work) {
   double seen = 0;  // of all tokens of a sequence
   for (std::uint32_t t = 0; t < work.tokens; ++t) {
@@ -138,6 +150,12 @@ StepCost step_cost(const Plan& plan, const Step& step, const Work& work) {
               latent_operations(step, rows_of(plan, step.in[0], work), false, true)};
     case Op::mla_attention:
       return expanded_cost(plan, step, work);
+    case Op::conv_state:
+    case Op::scan_state:
+    case Op::delta_state: {
+      const StepCost state = state_cost(plan, step, work);
+      return {weights + state.bytes, state.operations};
+    }
     default:
       return {weights, 0};
   }

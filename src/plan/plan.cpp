@@ -17,6 +17,14 @@ std::string_view op_name(Op op) {
       return "matmul";
     case Op::mul:
       return "mul";
+    case Op::split:
+      return "split";
+    case Op::conv_state:
+      return "conv_state";
+    case Op::scan_state:
+      return "scan_state";
+    case Op::delta_state:
+      return "delta_state";
     case Op::rope_kv_write:
       return "rope_kv_write";
     case Op::attention:

@@ -87,6 +87,11 @@ enum class CacheKind : std::uint8_t { full, window, state };
 // Pages of 64 tokens; one page holds all layers of the group. Layout `plain` of a page:
 // [layer][kv_head]{ K (64, k_dim) | V (64, v_dim) }, each of its own type: f16, bf16 or f32. With
 // v_in_k (latent attention) there is no V part: a value is the first v_dim elements of its key.
+//
+// Of kind state, page i holds in f32 what the layers know after the last token so far in
+// [64 i, 64 i + 64): [layer]{ history (conv_rows, conv_dim) | state (kv_heads, k_dim, v_dim) }. A
+// step reads the page of the token before and writes that of its own, so what stands in page i once
+// page i + 1 is begun is a snapshot. A table may name one page twice in a row: then there is none.
 struct CacheGroup {
   CacheKind kind = CacheKind::full;
   std::uint32_t window = 0;  // tokens, kind == window
@@ -94,6 +99,8 @@ struct CacheGroup {
   std::uint32_t kv_heads = 0, k_dim = 0, v_dim = 0;
   DType k_type = DType::f16, v_type = DType::f16;
   bool v_in_k = false;  // then v_type is k_type
+  // kind == state: the last inputs of a convolution, oldest first.
+  std::uint32_t conv_rows = 0, conv_dim = 0;
   bool operator==(const CacheGroup&) const = default;
   std::uint64_t k_row_bytes() const { return row_bytes(k_type, k_dim); }
   std::uint64_t v_row_bytes() const { return row_bytes(v_type, v_dim); }
@@ -102,21 +109,33 @@ struct CacheGroup {
   std::uint64_t v_offset() const { return v_in_k ? 0 : 64 * k_row_bytes(); }
   std::uint64_t head_token_bytes() const { return k_row_bytes() + (v_in_k ? 0 : v_row_bytes()); }
   std::uint64_t head_bytes() const { return 64 * head_token_bytes(); }
-  std::uint64_t page_bytes() const { return head_bytes() * kv_heads * layers; }
+  std::uint64_t history_floats() const { return std::uint64_t{conv_rows} * conv_dim; }
+  std::uint64_t layer_bytes() const {
+    if (kind != CacheKind::state) return head_bytes() * kv_heads;
+    return 4 * (history_floats() + std::uint64_t{kv_heads} * k_dim * v_dim);
+  }
+  std::uint64_t page_bytes() const { return layer_bytes() * layers; }
 };
 inline constexpr std::uint32_t kPageTokens = 64;
 
 enum class Op : std::uint8_t {
   embed,          // out0 (N, d) = scale * w0[ids] (+ w1[positions] when present)
-  norm,           // out0 = norm(in0) * w0 (+ bias0) (+ residual); kind in norm_kind
+  norm,           // out0 = norm(in0) * w0 (+ bias0) (+ residual); kind in norm_kind; with heads
+                  // every one of so many parts of a row by itself, w0 as wide as a row or a part
   quantize_rows,  // out0 (form q8 or bf16) = in0 (form f32)
   matmul,         // out_i = epilogue(in0 x w_i^T (+ bias_i)), 1 to 3 weights that share the input
-  mul,            // out0 = in0 * in1
+  mul,            // out0 = activation(in0) * in1
+  split,          // in0 is `heads` parts of sections, widths[i] columns each: out1 (N, ...) takes
+                  // the last section of every part, out0 the others: all first ones, all second ...
   rope_kv_write,  // q, k, v -> rotated q in out0, k and v into pages of the cache group
   attention,      // out0 (N, heads*v_dim) = softmax(scale q k^T) v over the pages of the sequence
   mla_write,      // q, latent -> queries in out0, normed and rotated latents into pages (mla.hpp)
   mla_values,     // out0 (N, heads*v_head) = values of attended latents in0, each head by its w0
   mla_attention,  // the same as mla_write, attention, mla_values with keys and values expanded
+  conv_state,     // out0 = activation(sum_j w0[:, j] x[t - taps + 1 + j] + bias0), a causal
+                  // convolution of each channel by itself; x = in0 (* in1), the result (* in2)
+  scan_state,     // Mamba-2, see below: out0 (N, heads*v_dim) from in0 = [x | B | C] and in1 = dt
+  delta_state,    // gated delta rule, see below: out0 from in0 = [q | k | v], in1 = beta, in2 = dt
   select_rows,    // out0 (R, d) = in0[output_rows]
   logits,         // out0 (R, vocab) = in0 x w0^T, scaled and softcapped
   // Mixture of experts. The experts of a token and their weights are `routes` (N, 2 used (+ 1)),
@@ -135,8 +154,16 @@ enum class Op : std::uint8_t {
 };
 std::string_view op_name(Op op);
 
+// scan_state and delta_state keep a matrix S (k_dim, v_dim) for each of `heads` heads; head h
+// shares q and k with the others of kv head h * kv_heads / heads. Of each token, with dt =
+// softplus(dt + bias0) and decay = exp(dt w0), w0 and bias0 (heads):
+//   scan:  x (v_dim of each head), B and C (k_dim of each kv head), w1 (heads):
+//          S = decay S + B (dt x)^T,   out = S^T C + w1 x
+//   delta: k / |k| and scale q / |q|, |x| = sqrt(sum x^2 + eps):
+//          S = decay S,   S = S + k (sigmoid(beta) (v - S^T k))^T,   out = S^T q
+
 enum class NormKind : std::uint8_t { rms, layer };
-enum class Activation : std::uint8_t { none, silu, gelu_tanh, gelu_erf };
+enum class Activation : std::uint8_t { none, silu, gelu_tanh, gelu_erf, sigmoid };
 // adjacent: pairs (2i, 2i+1), GGUF's llama. halves: pairs (i, i + dim/2), Hugging Face and neox.
 enum class RopeStyle : std::uint8_t { none, adjacent, halves };
 // How the router's logits become the weights of experts.
@@ -184,10 +211,11 @@ struct Step {
   LatentWeights latent = LatentWeights::none;
   std::uint32_t window = 0;  // attention sees positions > p - window; 0 is all
   RopeStyle rope = RopeStyle::none;
-  std::uint16_t rope_dim = 0;     // leading dims of a head that rotate
-  std::int16_t rope_table = -1;   // constants[rope_table]: rope_dim/2 frequencies
-  float rope_mscale = 1.0F;       // factor of cos and sin (YaRN, longrope)
-  QkNorm qk_norm = QkNorm::none;  // weights w0 (q) and w1 (k)
+  std::uint16_t rope_dim = 0;             // leading dims of a head that rotate
+  std::int16_t rope_table = -1;           // constants[rope_table]: rope_dim/2 frequencies
+  float rope_mscale = 1.0F;               // factor of cos and sin (YaRN, longrope)
+  QkNorm qk_norm = QkNorm::none;          // weights w0 (q) and w1 (k)
+  std::array<std::uint32_t, 4> widths{};  // split: columns of the sections, 0 where there is none
 
   std::uint16_t experts = 0, experts_used = 0;  // all ops of experts
   // moe_route. Weights are the scores that `gate` makes; scores plus w0 decide the choice.

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kPhases[] = {"decode", "prefill", "embed"};
 constexpr std::string_view kForms[] = {"f32", "q8", "bf16"};
 constexpr std::string_view kKinds[] = {"full", "window", "state"};
-constexpr std::string_view kActivations[] = {"none", "silu", "gelu_tanh", "gelu_erf"};
+constexpr std::string_view kActivations[] = {"none", "silu", "gelu_tanh", "gelu_erf", "sigmoid"};
 constexpr std::string_view kRopes[] = {"none", "adjacent", "halves"};
 constexpr std::string_view kLatents[] = {"none", "joint", "split"};
 constexpr std::string_view kGates[] = {"softmax", "softmax_used", "sigmoid"};
@@ -71,7 +71,13 @@ std::string details(const Step& step) {
   add("renormalise", "yes", step.renormalise);
   add("groups", fmt::format("{}/{}", step.groups_used, step.groups), step.groups != 0);
   add("group_score", name_in(kGroupScores, step.group_score), step.groups != 0);
+  add("parts", step.heads, step.heads != 0 && step.group == kNone);
+  add("widths", fmt::format("{}", fmt::join(step.widths, "/")), step.widths[0] != 0);
   if (step.group == kNone) return text;
+  if (step.op == Op::conv_state) {
+    add("group", fmt::format("{}.{}", step.group, step.group_layer), true);
+    return text;
+  }
   add("group", fmt::format("{}.{}", step.group, step.group_layer), true);
   add("heads", fmt::format("{}/{}", step.heads, step.kv_heads), true);
   add("dims", fmt::format("{}/{}", step.k_dim, step.v_dim), true);
@@ -122,6 +128,13 @@ std::string to_text(const Plan& plan) {
       capacity.outputs, plan.vocab, plan.scratch_bytes, weight_bytes(plan));
   for (std::size_t i = 0; i < plan.groups.size(); ++i) {
     const CacheGroup& group = plan.groups[i];
+    if (group.kind == CacheKind::state) {
+      text += fmt::format(
+          "group {} state: layers {}, history {} x {}, states {} x {} x {}, f32, page {} B\n", i,
+          group.layers, group.conv_rows, group.conv_dim, group.kv_heads, group.k_dim, group.v_dim,
+          group.page_bytes());
+      continue;
+    }
     const std::string window =
         group.kind == CacheKind::window ? fmt::format("({})", group.window) : "";
     text +=

@@ -10,6 +10,7 @@
 #include "engine/sampler.hpp"
 #include "engine/session.hpp"
 #include "engine/tiny_executor.hpp"
+#include "support/tiny_hybrid.hpp"
 
 namespace {
 std::atomic<std::uint64_t> allocations = 0;
@@ -141,10 +142,8 @@ std::uint64_t mapped_pages() {
   return pages;
 }
 
-TEST_F(CpuSessionTest, DecodingTakesNoMemory) {
-  const auto two_threads = *backend::make_cpu_backend({2, ""});
-  TinyModel model({.type = DType::q4_1}, false);
-  const auto session = *Session::open(model.make(*two_threads, 512, 1, 64));
+void expect_no_memory_taken(std::shared_ptr<Executor> executor) {
+  const auto session = *Session::open(std::move(executor));
   SamplerParams params;
   params.seed = 1;
   params.repeat_penalty = 1.1F;
@@ -170,6 +169,19 @@ TEST_F(CpuSessionTest, DecodingTakesNoMemory) {
   EXPECT_EQ(allocations - before, 0U);
   EXPECT_EQ(mallinfo2().uordblks, heap);
   EXPECT_EQ(mapped_pages(), mapped);
+}
+
+TEST_F(CpuSessionTest, DecodingTakesNoMemory) {
+  const auto two_threads = *backend::make_cpu_backend({2, ""});
+  TinyModel model({.type = DType::q4_1}, false);
+  expect_no_memory_taken(model.make(*two_threads, 512, 1, 64));
+}
+
+// Snapshots come and go: the pages of a state group are used again once there are enough of them.
+TEST_F(CpuSessionTest, DecodingWithStatesTakesNoMemory) {
+  const auto two_threads = *backend::make_cpu_backend({2, ""});
+  TinyModelOf<test::TinyHybrid> model({.type = DType::q8_0}, false);
+  expect_no_memory_taken(model.make(*two_threads, 512, 1, 64));
 }
 
 }  // namespace

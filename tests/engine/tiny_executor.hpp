@@ -1,4 +1,4 @@
-// An executor over the tiny llama of tests/support, on any backend.
+// An executor over a tiny model of tests/support, on any backend.
 #pragma once
 
 #include <cstdlib>
@@ -15,10 +15,10 @@
 
 namespace orrery::engine {
 
-class TinyModel {
+template <class Shape>
+class TinyModelOf {
  public:
-  TinyModel(test::TinyLlama shape, bool deterministic)
-      : shape_(shape), deterministic_(deterministic) {}
+  TinyModelOf(Shape shape, bool deterministic) : shape_(shape), deterministic_(deterministic) {}
 
   BoundPlan record(plan::Phase phase, plan::Capacity capacity) {
     BoundPlan bound{shape_.record(phase, capacity, deterministic_), {}};
@@ -28,6 +28,7 @@ class TinyModel {
         std::mt19937 rng(static_cast<std::uint32_t>(weights_.size()));
         const float size = w.rows == 1 ? 1.0F : 2.0F / std::sqrt(static_cast<float>(w.cols));
         bytes = test::random_weights(w.dtype, w.rows, w.cols, size, rng);
+        test::fit_to_name(w.tensor, bytes);
       }
       bound.weights.push_back(bytes.data());
     }
@@ -45,9 +46,10 @@ class TinyModel {
   }
 
  private:
-  test::TinyLlama shape_;
+  Shape shape_;
   bool deterministic_;
   std::map<std::string, std::vector<std::byte>> weights_;
 };
+using TinyModel = TinyModelOf<test::TinyLlama>;
 
 }  // namespace orrery::engine

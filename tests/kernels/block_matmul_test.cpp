@@ -20,6 +20,8 @@ double reference_activation(ActivationKind kind, double x) {
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     case ActivationKind::gelu_erf:
       return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
+    case ActivationKind::sigmoid:
+      return 1.0 / (1.0 + std::exp(-x));
     case ActivationKind::none:
       break;
   }

@@ -12,6 +12,9 @@ namespace {
 // Six layers of random norms amplify the roundings of bf16: exact arithmetic on operands that are
 // rounded so already has a mean KL of 4.7e-4 on the longest prompt.
 constexpr double kGemma3MaxKl = 1e-3;
+// The same in a delta net, which norms its queries and keys, and with routers that flip on a few
+// tokens: exact arithmetic on rounded operands has 2.4e-3 on the longest prompt.
+constexpr double kQwen3NextMaxKl = 4e-3;
 // Of taps, over 1 + the largest element: f32 sums of some hundred terms, through up to six layers.
 constexpr double kTapBound = 2e-5;
 
@@ -55,6 +58,7 @@ TEST_P(CpuGolden, B16) {
   golden.model = gguf();
   golden.tolerance = testing::Tolerance::rounded;
   if (std::string(GetParam()) == "gemma3") golden.max_kl = kGemma3MaxKl;
+  if (std::string(GetParam()) == "qwen3-next") golden.max_kl = kQwen3NextMaxKl;
   golden.flips = flips(GetParam());
   golden.runner.cache_type = DType::f16;
   testing::check_golden(*backend_, golden);
@@ -77,7 +81,8 @@ INSTANTIATE_TEST_SUITE_P(Families, CpuGolden,
                          ::testing::Values("llama", "mistral", "llama3-rope", "smollm3", "qwen2",
                                            "qwen2-untied", "qwen3", "gemma2", "gemma3", "phi3",
                                            "glm4", "olmo2", "gpt2", "mixtral", "deepseek-yarn",
-                                           "deepseek-v2", "deepseek-v2-lite", "deepseek-v3"));
+                                           "deepseek-v2", "deepseek-v2-lite", "deepseek-v3", "lfm2",
+                                           "mamba2", "qwen3-next"));
 
 }  // namespace
 }  // namespace orrery::model

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "tensor/dtype.hpp"
@@ -82,6 +83,17 @@ inline std::vector<std::byte> random_weights(DType type, std::uint64_t rows, std
     }
   }
   return bytes;
+}
+
+// The exponents of a decay ("ssm_a", f32) are below zero, or states would grow without bound.
+inline void fit_to_name(const std::string& tensor, std::vector<std::byte>& bytes) {
+  if (!tensor.ends_with("ssm_a")) return;
+  for (std::size_t i = 0; i < bytes.size(); i += 4) {
+    float value = 0.0F;
+    std::memcpy(&value, &bytes[i], 4);
+    value = -std::abs(value);
+    std::memcpy(&bytes[i], &value, 4);
+  }
 }
 
 }  // namespace orrery::test

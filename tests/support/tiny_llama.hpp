@@ -147,6 +147,7 @@ class Runner {
       const float size = w.rows == 1 ? 1.0F : 1.0F / std::sqrt(float(w.cols)) * 2.0F;
       const std::uint32_t matrices = std::max(1U, w.experts);
       weights_.push_back(random_weights(w.dtype, w.rows * matrices, w.cols, size, rng));
+      fit_to_name(w.tensor, weights_.back());
       const std::byte* data = weights_.back().data();
       bindings.weights.push_back(data);
       bindings.experts.emplace_back();

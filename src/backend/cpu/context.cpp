@@ -99,6 +99,8 @@ kernels::ActivationKind activation_kind(plan::Activation activation) {
       return kernels::ActivationKind::gelu_tanh;
     case plan::Activation::gelu_erf:
       return kernels::ActivationKind::gelu_erf;
+    case plan::Activation::sigmoid:
+      return kernels::ActivationKind::sigmoid;
   }
   ORRERY_CHECK(false);
 }

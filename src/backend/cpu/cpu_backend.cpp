@@ -26,6 +26,8 @@ class CpuBackend : public Backend {
     if (out.form == plan::Form::f32) return true;
     switch (step.op) {
       case plan::Op::norm:
+        if (step.heads > 1 && out.cols / step.heads % 32 != 0) return false;
+        [[fallthrough]];
       case plan::Op::quantize_rows:
         return out.cols % 32 == 0 || out.form == plan::Form::bf16;
       case plan::Op::attention:

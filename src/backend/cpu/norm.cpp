@@ -1,8 +1,22 @@
 // norm: RMS or layer norm of rows, with weight, bias and residual; the result as f32 or as operand.
+#include <algorithm>
+
 #include "backend/cpu/step.hpp"
 
 namespace orrery::backend::cpu {
 namespace {
+
+// The parts of a row that are normed each by itself.
+struct Parts {
+  std::uint32_t count, width;
+  std::uint32_t weight_step;  // floats from a part's weights to the next one's
+
+  Parts(const CompileContext& context, const plan::Step& step, std::uint32_t cols)
+      : count(std::max<std::uint32_t>(1, step.heads)), width(cols / count) {
+    const bool shared = step.w[0] != plan::kNone && context.info(step.w[0]).cols == width;
+    weight_step = shared ? 0 : width;
+  }
+};
 
 class NormRows : public CpuStep {
  public:
@@ -12,10 +26,11 @@ class NormRows : public CpuStep {
         residual_(context.buffer(step.residual)),
         outputs_(context.plan->buffers[static_cast<std::size_t>(step.in[0])].rows ==
                  plan::kOutputs),
+        parts_(context, step, in_.cols),
         kernels_(*context.kernels->rows) {
     args_.weight = context.vector(step.w[0]);
     args_.bias = context.vector(step.bias[0]);
-    args_.n = static_cast<int>(in_.cols);
+    args_.n = static_cast<int>(parts_.width);
     args_.eps = step.eps;
     args_.offset = step.norm_offset;
     args_.layer_norm = step.norm_kind == plan::NormKind::layer;
@@ -35,12 +50,21 @@ class NormRows : public CpuStep {
     args.residual = residual_ ? residual_.row(r, worker) : nullptr;
     const bool operand = out_.form == plan::Form::q8;
     args.out = operand ? reinterpret_cast<float*>(worker.scratch) : out_.row(r, worker);
-    kernels_.norm(args);
-    if (operand) kernels_.quantize_q8(args.out, args.n, out_.bytes(r, worker));
+    const float* row = args.out;
+    for (std::uint32_t part = 0; part < parts_.count; ++part) {
+      kernels_.norm(args);
+      args.x += parts_.width;
+      args.out += parts_.width;
+      if (args.weight != nullptr) args.weight += parts_.weight_step;
+      if (args.bias != nullptr) args.bias += parts_.width;
+      if (args.residual != nullptr) args.residual += parts_.width;
+    }
+    if (operand) kernels_.quantize_q8(row, static_cast<int>(in_.cols), out_.bytes(r, worker));
   }
 
   BufferRef in_, out_, residual_;
   bool outputs_;
+  Parts parts_;
   kernels::NormRow args_{};
   const kernels::RowKernels& kernels_;
 };
@@ -51,10 +75,11 @@ class NormBlocks : public CpuStep {
       : in_(context.buffer(step.in[0])),
         out_(context.buffer(step.out[0])),
         residual_(context.buffer(step.residual)),
+        parts_(context, step, in_.cols),
         kernels_(*context.kernels->blocks) {
     args_.weight = context.vector(step.w[0]);
     args_.bias = context.vector(step.bias[0]);
-    args_.n = static_cast<int>(in_.cols);
+    args_.n = static_cast<int>(parts_.width);
     args_.eps = step.eps;
     args_.offset = step.norm_offset;
     args_.layer_norm = step.norm_kind == plan::NormKind::layer;
@@ -63,20 +88,29 @@ class NormBlocks : public CpuStep {
 
   void run(const Worker& worker) const override {
     worker.spread(n_blocks(worker.batch->n_tokens), [&](std::int32_t b) {
-      kernels::NormBlock args = args_;
-      args.x = in_.block(b);
-      args.residual = residual_ ? residual_.block(b) : nullptr;
-      if (out_.form == plan::Form::f32) {
-        args.out_f = out_.block(b);
-      } else {
-        args.out_x = out_.block(b);
-      }
-      kernels_.norm(args);
+      for (std::uint32_t part = 0; part < parts_.count; ++part) normalize(b, part);
     });
   }
 
  private:
+  void normalize(std::int32_t b, std::uint32_t part) const {
+    const std::size_t at = std::size_t{part} * parts_.width;  // features
+    kernels::NormBlock args = args_;
+    args.x = in_.block(b) + 32 * at;
+    args.residual = residual_ ? residual_.block(b) + 32 * at : nullptr;
+    if (args.weight != nullptr) args.weight += std::size_t{part} * parts_.weight_step;
+    if (args.bias != nullptr) args.bias += at;
+    if (out_.form == plan::Form::f32) {
+      args.out_f = out_.block(b) + 32 * at;
+    } else {
+      // Operands of 32 tokens: 64 bytes a feature, made in runs of 32 features.
+      args.out_x = reinterpret_cast<std::byte*>(out_.block(b)) + 64 * at;
+    }
+    kernels_.norm(args);
+  }
+
   BufferRef in_, out_, residual_;
+  Parts parts_;
   kernels::NormBlock args_{};
   const kernels::BlockKernels& kernels_;
 };

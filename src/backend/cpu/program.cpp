@@ -52,6 +52,13 @@ StepResult make_step(const CompileContext& context, const plan::Step& step) {
       return make_mla_values(context, step);
     case plan::Op::mla_attention:
       return make_mla_attention_blocks(context, step);
+    case plan::Op::conv_state:
+      return make_conv_state(context, step);
+    case plan::Op::scan_state:
+    case plan::Op::delta_state:
+      return make_recurrence(context, step);
+    case plan::Op::split:
+      return make_split(context, step);
     case plan::Op::select_rows:
       return make_select_rows(context, step);
     case plan::Op::add:

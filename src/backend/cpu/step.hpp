@@ -169,6 +169,9 @@ StepResult make_mla_write(const CompileContext& context, const plan::Step& step)
 StepResult make_mla_write_blocks(const CompileContext& context, const plan::Step& step);
 StepResult make_mla_values(const CompileContext& context, const plan::Step& step);
 StepResult make_mla_attention_blocks(const CompileContext& context, const plan::Step& step);
+StepResult make_conv_state(const CompileContext& context, const plan::Step& step);
+StepResult make_recurrence(const CompileContext& context, const plan::Step& step);  // scan, delta
+StepResult make_split(const CompileContext& context, const plan::Step& step);
 StepResult make_select_rows(const CompileContext& context, const plan::Step& step);
 StepResult make_elementwise(const CompileContext& context,
                             const plan::Step& step);  // add, mul, tap

@@ -25,6 +25,8 @@ double activate(plan::Activation activation, double x) {
     }
     case plan::Activation::gelu_erf:
       return 0.5 * x * (1.0 + std::erf(x / std::numbers::sqrt2));
+    case plan::Activation::sigmoid:
+      return 1.0 / (1.0 + std::exp(-x));
   }
   ORRERY_CHECK(false);
 }

@@ -81,6 +81,14 @@ void ReferenceProgram::run_step(const plan::Step& step, const Batch& batch) {
     case plan::Op::mul:
     case plan::Op::add:
       return combine(step, batch);
+    case plan::Op::split:
+      return split(step, batch);
+    case plan::Op::conv_state:
+      return conv_state(step, batch);
+    case plan::Op::scan_state:
+      return scan_state(step, batch);
+    case plan::Op::delta_state:
+      return delta_state(step, batch);
     case plan::Op::matmul:
     case plan::Op::logits:
       return matmul(step, batch);

@@ -30,6 +30,7 @@ class ReferenceProgram : public Program {
   void embed(const plan::Step& step, const Batch& batch);
   void norm(const plan::Step& step, const Batch& batch);
   void combine(const plan::Step& step, const Batch& batch);  // add, mul, quantize_rows
+  void split(const plan::Step& step, const Batch& batch);
   void select_rows(const plan::Step& step, const Batch& batch);
   // matmul.cpp: matmul and logits.
   void matmul(const plan::Step& step, const Batch& batch);
@@ -49,6 +50,14 @@ class ReferenceProgram : public Program {
   void mla_write(const plan::Step& step, const Batch& batch);
   void mla_values(const plan::Step& step, const Batch& batch);
   void mla_attention(const plan::Step& step, const Batch& batch);
+  // state.cpp
+  void conv_state(const plan::Step& step, const Batch& batch);
+  void scan_state(const plan::Step& step, const Batch& batch);
+  void delta_state(const plan::Step& step, const Batch& batch);
+  float* layer_state(const plan::Step& step, const Batch& batch, std::int32_t row,
+                     std::int32_t position) const;
+  float* enter_state(const plan::Step& step, const Batch& batch, std::int32_t row,
+                     std::uint64_t first, std::uint64_t n) const;
 
   std::int64_t rows_of(plan::BufferId buffer, const Batch& batch) const;
   std::uint32_t cols_of(plan::BufferId buffer) const { return plan_.buffers[buffer].cols; }

@@ -57,7 +57,11 @@ void ReferenceProgram::norm(const plan::Step& step, const Batch& batch) {
     const double* in = &buffers_[step.in[0]][begin];
     double* out = &buffers_[step.out[0]][begin];
     std::copy(in, in + cols, out);
-    normalise(out, cols, weight.data(), step.norm_offset, step.eps);
+    const std::uint32_t parts = std::max<std::uint32_t>(1, step.heads), width = cols / parts;
+    for (std::uint32_t part = 0; part < parts; ++part) {
+      const float* w = weight.data() + (weight.size() == cols ? part * width : 0);
+      normalise(out + part * width, width, w, step.norm_offset, step.eps);
+    }
     for (std::uint32_t i = 0; i < cols; ++i) {
       out[i] += bias[i];
       if (step.residual != plan::kNone) out[i] += buffers_[step.residual][begin + i];
@@ -72,7 +76,30 @@ void ReferenceProgram::combine(const plan::Step& step, const Batch& batch) {
   for (std::size_t i = 0; i < n; ++i) {
     out[i] = a[i];  // quantize_rows: the oracle does not round
     if (step.op == plan::Op::add) out[i] += buffers_[step.in[1]][i];
-    if (step.op == plan::Op::mul) out[i] *= buffers_[step.in[1]][i];
+    if (step.op == plan::Op::mul) {
+      out[i] = activate(step.activation, a[i]) * buffers_[step.in[1]][i];
+    }
+  }
+}
+
+void ReferenceProgram::split(const plan::Step& step, const Batch& batch) {
+  const std::vector<double>& in = buffers_[step.in[0]];
+  const std::uint32_t part = cols_of(step.in[0]) / step.heads;
+  for (std::int64_t row = 0; row < rows_of(step.in[0], batch); ++row) {
+    std::uint32_t begin = 0, joined = 0;  // of a section in a part, and among all joined
+    for (std::size_t i = 0; i < step.widths.size() && step.widths[i] != 0; ++i) {
+      const std::uint32_t width = step.widths[i];
+      const bool last = i + 1 == step.widths.size() || step.widths[i + 1] == 0;
+      const plan::BufferId to = step.out[last ? 1 : 0];
+      double* out = &buffers_[to][static_cast<std::size_t>(row) * cols_of(to)];
+      for (std::uint32_t c = 0; c < width * step.heads; ++c) {
+        const std::size_t from = std::size_t{c / width} * part + begin + c % width;
+        out[(last ? 0 : joined) + c] =
+            in[static_cast<std::size_t>(row) * cols_of(step.in[0]) + from];
+      }
+      begin += width;
+      joined += width * step.heads;
+    }
   }
 }
 

@@ -68,6 +68,8 @@ class Epilogue {
         return run_as<ActivationKind::gelu_tanh>(end);
       case ActivationKind::gelu_erf:
         return run_as<ActivationKind::gelu_erf>(end);
+      case ActivationKind::sigmoid:
+        return run_as<ActivationKind::sigmoid>(end);
     }
     if (up_ != nullptr || bias_ != nullptr || a_.scale != 1.0F) {
       return run_as<ActivationKind::none>(end);

@@ -108,6 +108,8 @@ inline void rope(const RopeRow& a) {
       return gelu_tanh(x);
     case ActivationKind::gelu_erf:
       return gelu_erf(x);
+    case ActivationKind::sigmoid:
+      return sigmoid(x);
     case ActivationKind::none:
       break;
   }
