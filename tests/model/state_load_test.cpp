@@ -32,16 +32,18 @@ std::uint64_t u(std::uint64_t value) {
   return value;
 }
 
-// `keys` without the architecture's prefix; a change takes the place of a key.
-Fake with_keys(const std::string& architecture, std::vector<Change> keys,
+// `keys` without the architecture's prefix; a change takes the place of a key. The metadata keeps
+// the view of the name.
+Fake with_keys(std::string_view architecture, std::vector<Change> keys,
                const std::vector<Change>& changes) {
   auto fake = std::make_shared<FakeCheckpoint>();
   for (const Change& change : changes) {
     std::erase_if(keys, [&](const Change& key) { return key.first == change.first; });
     keys.push_back(change);
   }
-  fake->metadata_.insert("general.architecture", std::string_view(architecture));
-  for (const auto& [key, value] : keys) fake->metadata_.insert(architecture + "." + key, value);
+  fake->metadata_.insert("general.architecture", architecture);
+  const std::string prefix = std::string(architecture) + ".";
+  for (const auto& [key, value] : keys) fake->metadata_.insert(prefix + key, value);
   return fake;
 }
 
@@ -237,6 +239,27 @@ TEST(StateLoad, LayersOfLfm2InConfig) {
                  R"(layer_types has "mamba" for layer 1, expected conv or full_attention)");
   expect_refused(config(R"("full_attn_idxs": [2])"), "E_HPARAM", "full_attn_idxs");
   expect_refused(config(R"("full_attn_idxs": [1])"), "E_TENSOR", "embed_tokens");
+}
+
+// Two thirds of what config.json says, rounded up to its multiple.
+TEST(StateLoad, WidthOfTheFeedForwardOfLfm2InConfig) {
+  const auto fake = std::make_shared<FakeCheckpoint>();
+  fake->format_ = storage::Format::safetensors;
+  fake->config_ = R"({"model_type": "lfm2", "num_hidden_layers": 1, "hidden_size": 64,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 32,
+    "max_position_embeddings": 128, "norm_eps": 1e-5, "conv_L_cache": 3, "layer_types": ["conv"],
+    "block_ff_dim": 300, "block_multiple_of": 64})";
+  fake->add("model.embed_tokens.weight", DType::bf16, {64, 32});
+  const std::string layer = "model.layers.0.";
+  fake->add(layer + "operator_norm.weight", DType::bf16, {64});
+  fake->add(layer + "conv.in_proj.weight", DType::bf16, {64, 192});
+  fake->add(layer + "conv.conv.weight", DType::bf16, {3, 1, 64});
+  fake->add(layer + "conv.out_proj.weight", DType::bf16, {64, 64});
+  fake->add(layer + "ffn_norm.weight", DType::bf16, {64});
+  fake->add(layer + "feed_forward.w1.weight", DType::bf16, {64, 96});
+  expect_refused(fake, "E_SHAPE",
+                 "tensor model.layers.0.feed_forward.w1.weight has shape (96, 64), the parameters "
+                 "ask for (256, 64)");
 }
 
 TEST(StateLoad, SizesOfMamba2) {

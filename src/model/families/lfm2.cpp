@@ -67,7 +67,7 @@ Status adjust_ffn_dim(const Source& source, Hparams& h) {
              source.integer_or({"", "block_multiple_of"}, 1, kMaxFfnDim, 256));
   if (!adjusts) return {};
   const double wanted = double{factor} * (2 * h.ffn_dim / 3);
-  const auto whole = static_cast<std::uint32_t>(wanted);
+  const std::uint32_t whole = std::max(1U, static_cast<std::uint32_t>(wanted));
   h.ffn_dim = (whole + multiple - 1) / multiple * multiple;
   return {};
 }
