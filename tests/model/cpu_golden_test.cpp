@@ -15,15 +15,16 @@ constexpr double kGemma3MaxKl = 1e-3;
 // The same in a delta net, which norms its queries and keys, and with routers that flip on a few
 // tokens: exact arithmetic on rounded operands has 2.4e-3 on the longest prompt.
 constexpr double kQwen3NextMaxKl = 4e-3;
+// One token of gpt-oss's longest prompt goes to another expert in the first layer (its margin is
+// 0.003), and those that attend to it see it: exact arithmetic on rounded operands has 9.9e-4.
+constexpr double kGptOssMaxKl = 2e-3;
 // Of taps, over 1 + the largest element: f32 sums of some hundred terms, through up to six layers.
 constexpr double kTapBound = 2e-5;
 
 // Tokens whose router's margin is below what bf16 rounds off before it: between the last expert
 // that is chosen and the next one, mixtral has a logit difference of 0.005 at one token,
-// deepseek-v2 of 0.017 at one and deepseek-v2-lite of 0.006 and 0.009 at two,
-// gpt-oss of up to 0.014 at five.
+// deepseek-v2 of 0.017 at one and deepseek-v2-lite of 0.006 and 0.009 at two.
 std::size_t flips(const std::string& model) {
-  if (model == "gpt-oss") return 5;
   if (model == "deepseek-v2-lite") return 2;
   return model == "mixtral" || model == "deepseek-v2" ? 1 : 0;
 }
@@ -61,6 +62,7 @@ TEST_P(CpuGolden, B16) {
   golden.tolerance = testing::Tolerance::rounded;
   if (std::string(GetParam()) == "gemma3") golden.max_kl = kGemma3MaxKl;
   if (std::string(GetParam()) == "qwen3-next") golden.max_kl = kQwen3NextMaxKl;
+  if (std::string(GetParam()) == "gpt-oss") golden.max_kl = kGptOssMaxKl;
   golden.flips = flips(GetParam());
   golden.runner.cache_type = DType::f16;
   testing::check_golden(*backend_, golden);
