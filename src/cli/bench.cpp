@@ -178,8 +178,8 @@ class Bench {
     return sampler.table(roofline_);
   }
 
-  // Bytes that a token must read: all weights but the embedding's other rows, K and V half-way, and
-  // states.
+  // Bytes that a token must read: all weights but the embedding's other rows and unused experts, K
+  // and V half-way, and states.
   void add_roofline(Measurement& m) {
     const plan::Plan& plan = executor_->decode_plan();
     double kv = 0, states = 0;
@@ -188,7 +188,8 @@ class Bench {
       (group.kind == plan::CacheKind::state ? states : kv) += page;
     }
     kv *= (m.depth + m.tokens / 2.0) / plan::kPageTokens;
-    m.bytes_per_token = static_cast<double>(plan::weight_bytes(plan)) / m.sequences + kv + states;
+    const double weights = plan::weights_read(plan, {.sequences = m.sequences});
+    m.bytes_per_token = weights / m.sequences + kv + states;
     m.bandwidth_fraction = median(m.rates) * m.bytes_per_token / roofline_.plain_read;
   }
 

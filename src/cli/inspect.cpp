@@ -1,6 +1,7 @@
 // orrery inspect: what a file holds, what the machine offers, what will run.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -10,6 +11,8 @@
 #include "cli/model_arg.hpp"
 #include "cli/terminal.hpp"
 #include "kernels/dispatch.hpp"
+#include "model/model.hpp"
+#include "plan/cost.hpp"
 #include "storage/checkpoint.hpp"
 
 namespace orrery::cli {
@@ -63,6 +66,24 @@ void print_types(const storage::Checkpoint& checkpoint) {
   }
 }
 
+// What a token reads of a model with experts; nothing for others, and for those that do not load.
+void print_experts(const std::shared_ptr<const storage::Checkpoint>& checkpoint) {
+  const auto model = model::load_model(checkpoint);
+  if (!model || model->hparams().experts.count == 0) return;
+  model::RecordOptions options;
+  options.capacity = {1, 1, 1};
+  options.context_length = model->hparams().context_length;
+  const auto plan = model->record(options);
+  if (!plan) return;
+  const model::Experts& experts = model->hparams().experts;
+  print(fmt::format("experts: {} in {} of {} layers, {} used by a token{}: {:.0f} parameters, {}\n",
+                    experts.count, std::ranges::count(experts.layers, true),
+                    model->hparams().n_layers, experts.used,
+                    experts.shared_ffn_dim > 0 ? " beside a shared one" : "",
+                    plan::parameters_read(*plan),
+                    human_bytes(static_cast<std::uint64_t>(plan::weights_read(*plan, {})))));
+}
+
 Status inspect_file(const std::string& model) {
   ORRERY_TRY(const std::string path, locate_model(model));
   ORRERY_TRY(const auto checkpoint, storage::Checkpoint::open(path, storage::system_io()));
@@ -81,6 +102,7 @@ Status inspect_file(const std::string& model) {
                       tensor.offset));
   }
   print_types(*checkpoint);
+  print_experts(checkpoint);
   return {};
 }
 

@@ -109,6 +109,8 @@ struct AttentionBlock {
   float* out_f;          // [v_dim][32] of the first head, heads and blocks as q, or null
   void* out_x;           // X block of all heads, or null
   int out_feature;       // first feature of the first head in out_x (even)
+  // (heads) or null: a score that every query sees beside those of its keys, without a value.
+  const float* sinks = nullptr;
   int heads = 1, blocks = 1;
   std::size_t q_block_stride = 0;      // floats between blocks of q
   std::size_t out_f_block_stride = 0;  // floats between blocks of out_f

@@ -60,7 +60,15 @@ struct NormRow {
   bool layer_norm;    // subtract the mean first
 };
 
-enum class ActivationKind : std::uint8_t { none, silu, gelu_tanh, gelu_erf, sigmoid };
+// swiglu_clamped: see clamped_gate() in body/math.hpp; with a gate only.
+enum class ActivationKind : std::uint8_t {
+  none,
+  silu,
+  gelu_tanh,
+  gelu_erf,
+  sigmoid,
+  swiglu_clamped
+};
 
 // One head of one row: x (dim) rotated in place by cos/sin (rope_dim / 2 each).
 struct RopeRow {

@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "base/check.hpp"
 #include "model/tensors.hpp"
+#include "tensor/decode.hpp"
 
 namespace orrery::model {
 
@@ -38,7 +40,8 @@ Result<Tensor> Tensors::experts(const std::string& name, std::uint64_t n, std::u
     return known->second;
   }
   const bool stacked = !has_own_tensors(name) && !file_name(name).contains('*');
-  const std::array<std::uint64_t, 4> expected = {cols, rows, stacked ? n : 1, 1};
+  std::array<std::uint64_t, 4> expected = {cols, rows, stacked ? n : 1, 1};
+  if (expert_columns_) std::swap(expected[0], expected[1]);
   std::optional<Tensor> first;
   std::vector<const std::byte*> data;
   for (std::uint64_t e = 0; e < (stacked ? 1 : n); ++e) {
@@ -48,7 +51,7 @@ Result<Tensor> Tensors::experts(const std::string& name, std::uint64_t n, std::u
       const std::string wanted = stacked ? fmt::format("{}, ", n) : "";
       return fail("E_SHAPE",
                   fmt::format("tensor {} has shape {}, the parameters ask for ({}{}, {})", own,
-                              shape_text(*info), wanted, rows, cols));
+                              shape_text(*info), wanted, expected[1], expected[0]));
     }
     if (first && first->dtype != info->type) {
       return fail("E_TENSOR",
@@ -57,7 +60,11 @@ Result<Tensor> Tensors::experts(const std::string& name, std::uint64_t n, std::u
     }
     if (!first) first = Tensor{info->type, rows, cols, info->data};
     data.push_back(info->data);
+    if (expert_columns_) {
+      ORRERY_TRY(data.back(), copy_columns(*info, name.contains("gate_up")));
+    }
   }
+  first->data = data[0];
   const std::uint64_t matrix_bytes = row_bytes(first->dtype, cols) * rows;
   while (data.size() < n) {
     data.push_back(data[0] == nullptr ? nullptr : data[0] + matrix_bytes * data.size());
@@ -65,6 +72,59 @@ Result<Tensor> Tensors::experts(const std::string& name, std::uint64_t n, std::u
   experts_.emplace(name, std::move(data));
   resolved_.emplace(name, *first);
   return *first;
+}
+
+// Columns become rows. Alternate ones become the rows of two matrices, one after the other.
+Result<const std::byte*> Tensors::copy_columns(const TensorInfo& info, bool alternate) {
+  const DTypeInfo& type = dtype_info(info.type);
+  if (type.block_len != 1) {
+    return fail("E_TENSOR",
+                fmt::format("tensor {} of type {} is stored transposed", info.name, type.name));
+  }
+  if (info.data == nullptr) return nullptr;
+  const std::uint64_t rows = info.dims[0], cols = info.dims[1], size = type.block_bytes;
+  std::byte* const copy = own(info.bytes);
+  std::byte* to = copy;
+  for (std::uint64_t e = 0; e < info.dims[2]; ++e) {
+    const std::byte* expert = info.data + e * rows * cols * size;
+    for (std::uint64_t r = 0; r < rows; ++r) {
+      const std::uint64_t half = rows / 2;
+      const std::uint64_t column = !alternate ? r : r < half ? 2 * r : 2 * (r - half) + 1;
+      for (std::uint64_t c = 0; c < cols; ++c, to += size) {
+        std::memcpy(to, expert + (c * rows + column) * size, size);
+      }
+    }
+  }
+  return copy;
+}
+
+Result<Tensor> Tensors::expert_bias(const std::string& name, std::uint64_t n, std::uint64_t rows) {
+  if (const auto known = resolved_.find(name); known != resolved_.end()) return known->second;
+  const bool alternate = expert_columns_ && !name.contains("down");
+  const std::uint64_t step = alternate ? 2 : 1, first = name.contains("up") ? step - 1 : 0;
+  ORRERY_TRY(const TensorInfo* info, require(name));
+  const std::array<std::uint64_t, 4> expected = {rows * step, n, 1, 1};
+  if (info->dims != expected) {
+    return fail("E_SHAPE", fmt::format("tensor {} has shape {}, the parameters ask for ({}, {})",
+                                       info->name, shape_text(*info), n, expected[0]));
+  }
+  if (dtype_info(info->type).is_quantized) {
+    return fail("E_TENSOR", fmt::format("tensor {} has type {}, biases are expected in F32, F16 or "
+                                        "BF16",
+                                        info->name, dtype_info(info->type).name));
+  }
+  Tensor tensor{DType::f32, n, rows, nullptr};
+  if (info->data != nullptr) {
+    std::vector<float> all(info->n_elements());
+    decode_row(info->type, info->data, all.data(), all.size());
+    std::byte* copy = own(n * rows * sizeof(float));
+    for (std::uint64_t i = 0; i < n * rows; ++i) {
+      std::memcpy(copy + i * sizeof(float), &all[i * step + first], sizeof(float));
+    }
+    tensor.data = copy;
+  }
+  resolved_.emplace(name, tensor);
+  return tensor;
 }
 
 }  // namespace orrery::model

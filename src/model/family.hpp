@@ -40,7 +40,9 @@ struct Family {
   std::span<const NamePair> tensor_names{};  // that differ from the usual ones in safetensors
   bool attends = true;                       // false: no heads and no feed-forward to read
   bool transposed = false;                   // matrices of safetensors are (in, out)
-  bool own_heads = false;                    // read() finds the sizes of a head
+  // Experts of safetensors are (experts, in, out), gate and up in alternate columns.
+  bool expert_columns = false;
+  bool own_heads = false;  // read() finds the sizes of a head
   // What the family adds to the common parameters; E_HPARAM.
   Status (*read)(const Source& source, Hparams& hparams) = nullptr;
   // What only the tensors tell; null: nothing. E_HPARAM.

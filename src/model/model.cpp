@@ -101,6 +101,7 @@ Result<LoadedModel> LoadedModel::load(std::shared_ptr<const storage::Checkpoint>
   ORRERY_TRY_VOID(read_common(*source, family, h));
   ORRERY_TRY_VOID(family.read(*source, h));
   model.tensors_ = std::make_shared<Tensors>(checkpoint, family.tensor_names, family.transposed);
+  model.tensors_->set_expert_columns(family.expert_columns);
   Tensors& tensors = *model.tensors_;
   ORRERY_TRY_VOID(read_vocab(*checkpoint, *source, tensors, h));
   ORRERY_TRY_VOID(read_rope_tensors(tensors, h));

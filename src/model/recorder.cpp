@@ -218,7 +218,7 @@ std::int16_t Recorder::rope_table(bool window_layer) {
   return builder_.constant(std::move(frequencies));
 }
 
-BufferId Recorder::attention(const Qkv& qkv, plan::QkNorm norms) {
+plan::AttentionOptions Recorder::attention_options(plan::QkNorm norms) {
   const auto index = static_cast<std::size_t>(layer_);
   const Place& place = places_[index];
   plan::AttentionOptions options;
@@ -245,6 +245,16 @@ BufferId Recorder::attention(const Qkv& qkv, plan::QkNorm norms) {
     options.q_norm = vector("attn_q_norm", width ? h_.q_dim() : h_.head_dim);
     options.k_norm = vector("attn_k_norm", width ? h_.kv_dim() : h_.head_dim);
   }
+  return options;
+}
+
+BufferId Recorder::attention(const Qkv& qkv, plan::QkNorm norms) {
+  return builder_.attention(qkv.q, qkv.k, qkv.v, attention_options(norms));
+}
+
+BufferId Recorder::attention_with_sinks(const Qkv& qkv) {
+  plan::AttentionOptions options = attention_options(plan::QkNorm::none);
+  options.sinks = vector("attn_sinks", h_.n_heads);
   return builder_.attention(qkv.q, qkv.k, qkv.v, options);
 }
 

@@ -89,6 +89,8 @@ class Recorder {
   // a part's.
   plan::BufferId norm_parts(std::string_view stem, plan::BufferId x, std::uint32_t parts,
                             std::uint32_t width);
+  // The same with attn_sinks, a score for each head.
+  plan::BufferId attention_with_sinks(const Qkv& qkv);
   // x w^T (+ bias where the file has one), scaled by residual_scale and added to `residual`.
   plan::BufferId project(std::string_view stem, plan::BufferId x, std::uint32_t rows,
                          std::uint32_t cols, plan::BufferId residual);
@@ -127,7 +129,9 @@ class Recorder {
   // Logits of the router or of a gate, (N, rows): rounded as in decode.
   plan::BufferId router(std::string_view stem, plan::BufferId x, std::uint32_t rows);
   plan::BufferId routes(plan::BufferId x);
+  plan::WeightId expert_bias(std::string_view stem, std::uint32_t rows);
   plan::BufferId shared_expert(plan::BufferId x, plan::BufferId residual);
+  plan::AttentionOptions attention_options(plan::QkNorm norms);
   plan::NormOptions rms_options() const;
   void place_layers();
   std::int16_t rope_table(bool window_layer);

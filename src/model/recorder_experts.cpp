@@ -23,6 +23,14 @@ WeightId Recorder::experts(std::string_view stem, std::uint32_t total, std::uint
                           .experts = n});
 }
 
+// (experts, rows), where the file has one.
+WeightId Recorder::expert_bias(std::string_view stem, std::uint32_t rows) {
+  const std::string name = full_name(stem, "bias");
+  if (!tensors_.has(name)) return kNone;
+  const std::uint32_t n = h_.experts.count;
+  return add(name, tensors_.expert_bias(name, n, rows), 0, n, rows);
+}
+
 bool Recorder::has_experts() const {
   return h_.experts.count > 0 && h_.experts.layers[static_cast<std::size_t>(layer_)];
 }
@@ -38,8 +46,10 @@ BufferId Recorder::routes(BufferId x) {
   const Experts& e = h_.experts;
   plan::RouteOptions options;
   options.used = static_cast<std::uint16_t>(e.used);
-  options.gate = e.gate;
-  options.renormalise = e.renormalise;
+  // Over the chosen ones alone it is the same, with fewer terms.
+  const bool of_used = e.gate == plan::Gate::softmax && e.renormalise && e.groups == 0;
+  options.gate = of_used ? plan::Gate::softmax_used : e.gate;
+  options.renormalise = e.renormalise && !of_used;
   options.scale = e.scale;
   options.groups = static_cast<std::uint16_t>(e.groups);
   options.groups_used = static_cast<std::uint16_t>(e.groups_used);
@@ -74,6 +84,9 @@ BufferId Recorder::mixture(BufferId x, BufferId residual) {
                                            layer_)};
   }
   if (!alike) options.up = options.gate;
+  options.gate_bias = expert_bias("ffn_gate_exps", n);
+  options.up_bias = expert_bias("ffn_up_exps", n);
+  options.down_bias = expert_bias("ffn_down_exps", d);
   options.activation = h_.activation;
   options.scale = h_.residual_scale;
   // Without a gate the shared expert is one more branch of the residual stream.

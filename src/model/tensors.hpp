@@ -66,6 +66,10 @@ class Tensors {
   bool has_experts(const std::string& name) const;
   Result<Tensor> experts(const std::string& name, std::uint64_t n, std::uint64_t rows,
                          std::uint64_t cols);
+  // (n, rows) of f32: a bias for each expert.
+  Result<Tensor> expert_bias(const std::string& name, std::uint64_t n, std::uint64_t rows);
+  // Experts of safetensors are (n, cols, rows); of gate and up they are alternate columns.
+  void set_expert_columns(bool columns) { expert_columns_ = columns && !stems_.empty(); }
   // Data of a tensor that was resolved before; null when the checkpoint has no data.
   const std::byte* data(const std::string& name) const;
   // The same of each expert.
@@ -88,6 +92,7 @@ class Tensors {
   // The name of an expert's own tensor, empty where the format has none.
   std::string expert_name(const std::string& name, std::uint64_t expert) const;
   bool has_own_tensors(const std::string& name) const;
+  Result<const std::byte*> copy_columns(const storage::TensorInfo& info, bool alternate);
   Result<Tensor> resolve(const std::string& name, std::uint64_t rows, std::uint64_t cols,
                          bool transposed);
   Result<Tensor> keep_floats(const std::string& name, const storage::TensorInfo& info,
@@ -98,6 +103,7 @@ class Tensors {
   std::map<std::string_view, std::string_view> stems_;  // of safetensors, empty for GGUF
   std::string prefix_;                                  // of safetensors: "model."
   bool transposed_ = false;
+  bool expert_columns_ = false;
   std::map<std::string, Tensor, std::less<>> resolved_;
   std::map<std::string, std::vector<const std::byte*>, std::less<>> experts_;  // also in resolved_
   std::set<std::string_view> used_, hidden_;                                   // names in the file

@@ -268,6 +268,7 @@ BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionO
       step.scale = options.scale;
       step.softcap = options.softcap;
       step.window = options.window;
+      step.w[0] = options.sinks;
     }
   }
   return out;

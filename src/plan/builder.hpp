@@ -60,6 +60,7 @@ struct AttentionOptions {
   float rope_mscale = 1.0F;
   QkNorm qk_norm = QkNorm::none;
   WeightId q_norm = kNone, k_norm = kNone;
+  WeightId sinks = kNone;  // (1, heads)
   float eps = 0.0F, norm_offset = 0.0F;
 };
 

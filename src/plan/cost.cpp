@@ -1,6 +1,7 @@
 #include "plan/cost.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "plan/passes.hpp"
@@ -22,6 +23,43 @@ double product_operations(const Plan& plan, const Step& step, const Work& work) 
     cells += static_cast<double>(weight.rows) * weight.cols;
   }
   return 2 * cells * rows_of(plan, step.in[0], work);
+}
+
+double tokens_of(const Work& work) {
+  return static_cast<double>(work.tokens) * work.sequences;
+}
+
+// The share of a step's experts that some tokens are expected to use, or 1 for other steps.
+double share_read(const Step& step, double tokens) {
+  if (step.op != Op::moe_matmul) return 1.0;
+  return 1.0 - std::pow(1.0 - static_cast<double>(step.experts_used) / step.experts, tokens);
+}
+
+// f(weight, share of it that is read) for the weights of a run, each once.
+template <class F>
+void each_weight(const Plan& plan, double tokens, F f) {
+  std::vector<bool> seen(plan.weights.size(), false);
+  for (const Step& step : plan.steps) {
+    if (step.op == Op::embed) continue;
+    for (const auto& ids : {step.w, step.bias}) {
+      for (const WeightId id : ids) {
+        if (id == kNone || seen[static_cast<std::size_t>(id)]) continue;
+        seen[static_cast<std::size_t>(id)] = true;
+        f(plan.weights[static_cast<std::size_t>(id)], share_read(step, tokens));
+      }
+    }
+  }
+}
+
+// Products of a token's experts with their rows.
+double expert_operations(const Plan& plan, const Step& step, const Work& work) {
+  double cells = 0;
+  for (const WeightId id : step.w) {
+    if (id == kNone) continue;
+    const Weight& weight = plan.weights[static_cast<std::size_t>(id)];
+    cells += static_cast<double>(weight.rows) * weight.cols;
+  }
+  return 2 * cells * step.experts_used * tokens_of(work);
 }
 
 double embed_bytes(const Plan& plan, const Step& step, const Work& work) {
@@ -136,6 +174,8 @@ StepCost step_cost(const Plan& plan, const Step& step, const Work& work) {
     case Op::matmul:
     case Op::logits:
       return {weights, product_operations(plan, step, work)};
+    case Op::moe_matmul:
+      return {weights * share_read(step, tokens_of(work)), expert_operations(plan, step, work)};
     case Op::embed:
       return {embed_bytes(plan, step, work), 0};
     case Op::rope_kv_write:
@@ -161,10 +201,27 @@ StepCost step_cost(const Plan& plan, const Step& step, const Work& work) {
   }
 }
 
+double weights_read(const Plan& plan, const Work& work) {
+  double bytes = 0;
+  each_weight(plan, tokens_of(work), [&](const Weight& weight, double share) {
+    bytes += share * static_cast<double>(weight.bytes());
+  });
+  return bytes;
+}
+
+double parameters_read(const Plan& plan) {
+  double elements = 0;
+  each_weight(plan, 1, [&](const Weight& weight, double share) {
+    elements += share * weight.rows * weight.cols * std::max(1U, weight.experts);
+  });
+  return elements;
+}
+
 std::string step_label(const Plan& plan, const Step& step) {
   if (step.op == Op::logits) return "head";
-  std::string label =
-      step.op == Op::matmul ? product_label(plan, step) : std::string(op_name(step.op));
+  std::string label = step.op == Op::matmul || step.op == Op::moe_matmul
+                          ? product_label(plan, step)
+                          : std::string(op_name(step.op));
   if (step.op == Op::quantize_rows || step.out[0] == kNone) return label;
   const Form form = plan.buffers[static_cast<std::size_t>(step.out[0])].form;
   if (form == Form::q8) label += "+quantize";

@@ -22,6 +22,12 @@ struct StepCost {
 // Activations are not counted: they stay in the processor's caches.
 StepCost step_cost(const Plan& plan, const Step& step, const Work& work);
 
+// Bytes of weights that a run reads, each once (embedding rows are not counted): of a step's
+// experts as many as its tokens are expected to use, all experts being alike.
+double weights_read(const Plan& plan, const Work& work);
+// The same in elements, for one token.
+double parameters_read(const Plan& plan);
+
 // What equal steps of all layers have in common: "attn_q/k/v", "ffn_gate/up", "norm+quantize",
 // "attention+quantize", "head".
 std::string step_label(const Plan& plan, const Step& step);

@@ -128,7 +128,8 @@ enum class Op : std::uint8_t {
   split,          // in0 is `heads` parts of sections, widths[i] columns each: out1 (N, ...) takes
                   // the last section of every part, out0 the others: all first ones, all second ...
   rope_kv_write,  // q, k, v -> rotated q in out0, k and v into pages of the cache group
-  attention,      // out0 (N, heads*v_dim) = softmax(scale q k^T) v over the pages of the sequence
+  attention,      // out0 (N, heads*v_dim) = softmax(scale q k^T) v over the pages of the sequence;
+                  // w0 (1, heads): sinks, scores without a value that count in the softmax
   mla_write,      // q, latent -> queries in out0, normed and rotated latents into pages (mla.hpp)
   mla_values,     // out0 (N, heads*v_head) = values of attended latents in0, each head by its w0
   mla_attention,  // the same as mla_write, attention, mla_values with keys and values expanded
@@ -163,7 +164,9 @@ std::string_view op_name(Op op);
 //          S = decay S,   S = S + k (sigmoid(beta) (v - S^T k))^T,   out = S^T q
 
 enum class NormKind : std::uint8_t { rms, layer };
-enum class Activation : std::uint8_t { none, silu, gelu_tanh, gelu_erf, sigmoid };
+// swiglu_clamped (gpt-oss), with glu only: gate * sigmoid(1.702 gate) * (1 + up), where gate is at
+// most 7 and up within -7 and 7.
+enum class Activation : std::uint8_t { none, silu, gelu_tanh, gelu_erf, sigmoid, swiglu_clamped };
 // adjacent: pairs (2i, 2i+1), GGUF's llama. halves: pairs (i, i + dim/2), Hugging Face and neox.
 enum class RopeStyle : std::uint8_t { none, adjacent, halves };
 // How the router's logits become the weights of experts.

@@ -11,7 +11,8 @@ namespace {
 constexpr std::string_view kPhases[] = {"decode", "prefill", "embed"};
 constexpr std::string_view kForms[] = {"f32", "q8", "bf16"};
 constexpr std::string_view kKinds[] = {"full", "window", "state"};
-constexpr std::string_view kActivations[] = {"none", "silu", "gelu_tanh", "gelu_erf", "sigmoid"};
+constexpr std::string_view kActivations[] = {"none",     "silu",    "gelu_tanh",
+                                             "gelu_erf", "sigmoid", "swiglu_clamped"};
 constexpr std::string_view kRopes[] = {"none", "adjacent", "halves"};
 constexpr std::string_view kLatents[] = {"none", "joint", "split"};
 constexpr std::string_view kGates[] = {"softmax", "softmax_used", "sigmoid"};

@@ -8,8 +8,10 @@
 namespace orrery::backend::cpu {
 namespace {
 
-plan::Plan placed(plan::Phase phase) {
-  plan::Plan plan = test::TinyLlama{.type = DType::q4_1}.record(phase, {8, 8, 8}, true);
+plan::Plan placed(plan::Phase phase, std::uint32_t experts = 0) {
+  test::TinyLlama model{.type = DType::q4_1};
+  model.mixture = {.experts = experts, .route = {.used = 3}, .shared = true};
+  plan::Plan plan = model.record(phase, {8, 8, 8}, true);
   const auto all = [](const plan::Plan&, const plan::Step&) { return true; };
   return plan::place(plan::fuse(plan::drop_taps(std::move(plan)), all), false);
 }
@@ -24,16 +26,35 @@ TEST(SoloSteps, ALayerHasFiveBarriers) {
   EXPECT_EQ(barriers, 5);
 }
 
+// Those of attention and its output, of the router, the shared expert and its gate, of the experts'
+// two products; the choice and the sum are done alone.
+TEST(SoloSteps, ALayerWithExpertsHasEightBarriers) {
+  const plan::Plan plan = placed(plan::Phase::decode, 7);
+  const SoloSteps solo = solo_steps(plan);
+  int barriers = 0;
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    const plan::Step& step = plan.steps[s];
+    if (step.layer == 1 && !solo.alone[s] && !solo.merged[s]) ++barriers;
+    if (step.op == plan::Op::moe_route || step.op == plan::Op::moe_combine) {
+      EXPECT_TRUE(solo.alone[s]);
+    }
+  }
+  EXPECT_EQ(barriers, 8);
+}
+
 // What a step alone or a merged one leaves for others to read must not be written over before all
 // threads have passed a barrier.
 TEST(SoloSteps, NothingIsWrittenThatAnotherThreadMayStillRead) {
-  for (const plan::Phase phase : {plan::Phase::decode, plan::Phase::prefill}) {
-    const plan::Plan plan = placed(phase);
+  for (const auto& [phase, experts] : {std::pair{plan::Phase::decode, 0U},
+                                       {plan::Phase::prefill, 0U},
+                                       {plan::Phase::decode, 7U}}) {
+    const plan::Plan plan = placed(phase, experts);
     const SoloSteps solo = solo_steps(plan);
     const auto begin = [&](plan::BufferId id) { return plan.buffers[std::size_t(id)].offset; };
     const auto end = [&](plan::BufferId id) {
       const plan::Buffer& buffer = plan.buffers[std::size_t(id)];
-      return buffer.offset + plan::form_row_bytes(buffer.form, buffer.cols);
+      const auto rows = static_cast<std::uint64_t>(buffer.rows.at(1, 1, 1));
+      return buffer.offset + rows * plan::form_row_bytes(buffer.form, buffer.cols);
     };
     std::size_t first = 0;
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {

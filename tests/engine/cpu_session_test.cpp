@@ -62,6 +62,9 @@ Tokens random_tokens(std::size_t n, std::uint64_t seed) {
   return tokens;
 }
 
+// Seven experts, two of them used.
+const test::TinyLlama::Mixture kMixture{.experts = 7, .route = {.used = 2}, .shared = true};
+
 std::vector<float> copy(std::span<const float> logits) {
   return {logits.begin(), logits.end()};
 }
@@ -80,7 +83,11 @@ std::vector<float> evaluate(Session& session, const Tokens& tokens) {
 TEST_F(CpuSessionTest, DeterministicAnswersDoNotDependOnSlicesOrReuse) {
   for (const DType type : {DType::f32, DType::q4_1}) {
     for (const std::uint32_t window : {0U, 40U}) {
-      TinyModel model({.type = type, .window = window, .k_type = DType::f16, .v_type = DType::bf16},
+      TinyModel model({.type = type,
+                       .window = window,
+                       .k_type = DType::f16,
+                       .v_type = DType::bf16,
+                       .mixture = window == 0 ? test::TinyLlama::Mixture{} : kMixture},
                       true);
       const Tokens tokens = random_tokens(150, 1);
       const auto whole = *Session::open(model.make(*backend, 256, 1, 256));
@@ -108,10 +115,8 @@ class CpuSessionThreadsTest : public testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Threads, CpuSessionThreadsTest, testing::Values(1, 2, 3));
 
-TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAlone) {
-  TinyModel model(
-      {.type = DType::q4_1, .qk_norm = true, .k_type = DType::f16, .v_type = DType::f16}, false);
-  const auto executor = model.make(*backend, 256, 6, 64);
+void expect_batch_equals_each_alone(TinyModel model, backend::Backend& backend) {
+  const auto executor = model.make(backend, 256, 6, 64);
   std::vector<std::unique_ptr<Session>> alone;
   std::vector<std::unique_ptr<Session>> together;
   std::vector<Session*> batch;
@@ -134,6 +139,16 @@ TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAlone) {
       ASSERT_EQ(copy(executor->logits(0)), rows[i]);
     }
   }
+}
+
+TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAlone) {
+  expect_batch_equals_each_alone(
+      {{.type = DType::q4_1, .qk_norm = true, .k_type = DType::f16, .v_type = DType::f16}, false},
+      *backend);
+}
+
+TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAloneWithExperts) {
+  expect_batch_equals_each_alone({{.type = DType::q4_1, .mixture = kMixture}, false}, *backend);
 }
 
 std::uint64_t mapped_pages() {
@@ -173,7 +188,7 @@ void expect_no_memory_taken(std::shared_ptr<Executor> executor) {
 
 TEST_F(CpuSessionTest, DecodingTakesNoMemory) {
   const auto two_threads = *backend::make_cpu_backend({2, ""});
-  TinyModel model({.type = DType::q4_1}, false);
+  TinyModel model({.type = DType::q4_1, .mixture = kMixture}, false);
   expect_no_memory_taken(model.make(*two_threads, 512, 1, 64));
 }
 

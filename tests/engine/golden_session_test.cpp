@@ -109,8 +109,9 @@ TEST_P(GoldenSession, ABatchEqualsEachAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenSession,
-                         testing::Values("deepseek-v2", "deepseek-v2-lite", "deepseek-v3", "lfm2",
-                                         "mamba2", "qwen3-next"));
+                         testing::Values("mixtral", "qwen2-moe", "qwen3-moe", "olmoe", "granitemoe",
+                                         "gpt-oss", "deepseek-v2", "deepseek-v2-lite",
+                                         "deepseek-v3", "lfm2", "mamba2", "qwen3-next"));
 
 // llama.cpp runs a V3 file that names no gating function with softmax; here its bias tells.
 TEST(GatingFunction, AFileWithoutItSaysWhatIsAssumedAndGivesTheSameAnswer) {

@@ -1,6 +1,7 @@
 // An executor over a tiny model of tests/support, on any backend.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <list>
 #include <map>
@@ -21,16 +22,20 @@ class TinyModelOf {
   TinyModelOf(Shape shape, bool deterministic) : shape_(shape), deterministic_(deterministic) {}
 
   BoundPlan record(plan::Phase phase, plan::Capacity capacity) {
-    BoundPlan bound{shape_.record(phase, capacity, deterministic_), {}};
+    BoundPlan bound{shape_.record(phase, capacity, deterministic_), {}, {}};
     for (const plan::Weight& w : bound.plan.weights) {
       std::vector<std::byte>& bytes = weights_[w.tensor];
       if (bytes.empty()) {
         std::mt19937 rng(static_cast<std::uint32_t>(weights_.size()));
         const float size = w.rows == 1 ? 1.0F : 2.0F / std::sqrt(static_cast<float>(w.cols));
-        bytes = test::random_weights(w.dtype, w.rows, w.cols, size, rng);
+        bytes = test::random_weights(w.dtype, w.rows * std::max(1U, w.experts), w.cols, size, rng);
         test::fit_to_name(w.tensor, bytes);
       }
       bound.weights.push_back(bytes.data());
+      bound.experts.emplace_back();
+      for (std::uint32_t e = 0; e < w.experts; ++e) {
+        bound.experts.back().push_back(bytes.data() + w.bytes() / w.experts * e);
+      }
     }
     return bound;
   }

@@ -12,6 +12,7 @@ struct Case {
   std::uint32_t window = 0;
   float softcap = 0.0F;
   DType k_type = DType::f16, v_type = DType::f16;
+  bool sinks = false;
 };
 
 // A cache of one kv head in shuffled pages; what lies behind the last query is NaN.
@@ -57,6 +58,8 @@ struct Cache {
   }
 };
 
+constexpr float kSinks[] = {1.5F, -4.0F, 6.0F};  // of the heads
+
 class BlockAttentionTest : public BlockTest {
  protected:
   // Queries (tokens, heads, k_dim) -> outputs (tokens, heads, v_dim), `blocks_per_call` at a time.
@@ -80,6 +83,7 @@ class BlockAttentionTest : public BlockTest {
       call.first_position = c.first + first_token + 32 * b;
       call.n_tokens = std::min(32 * call.blocks, tokens - 32 * b);
       call.window = c.window, call.scale = 0.2F, call.softcap = c.softcap;
+      call.sinks = c.sinks ? kSinks : nullptr;
       call.pool = cache.pool.data(), call.page_bytes = cache.page_bytes;
       call.head_offset = cache.head_offset, call.pages = cache.table.data();
       call.k_type = c.k_type, call.v_type = c.v_type, call.scratch = scratch.data();
@@ -125,6 +129,7 @@ class BlockAttentionTest : public BlockTest {
           if (c.softcap > 0) s = c.softcap * std::tanh(s / c.softcap);
           p[key] = s, top = std::max(top, s);
         }
+        if (c.sinks) top = std::max(top, double{kSinks[h]}), sum = std::exp(kSinks[h] - top);
         for (int key = from; key <= at; ++key) sum += p[key] = std::exp(p[key] - top);
         for (int i = 0; i < c.v_dim; ++i) {
           double y = 0, size = 0;
@@ -169,6 +174,16 @@ TEST_P(BlockAttentionTest, Windows) {
 }
 TEST_P(BlockAttentionTest, Softcap) {
   check({.k_dim = 64, .v_dim = 64, .heads = 2, .tokens = 70, .first = 10, .softcap = 3.0F});
+}
+TEST_P(BlockAttentionTest, Sinks) {
+  check({.k_dim = 64, .v_dim = 64, .heads = 3, .tokens = 70, .first = 70, .sinks = true});
+  check({.k_dim = 32,
+         .v_dim = 32,
+         .heads = 2,
+         .tokens = 40,
+         .first = 99,
+         .window = 5,
+         .sinks = true});
 }
 TEST_P(BlockAttentionTest, CacheTypes) {
   for (const DType k : {DType::f16, DType::bf16, DType::f32}) {

@@ -22,6 +22,8 @@ double reference_activation(ActivationKind kind, double x) {
       return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
     case ActivationKind::sigmoid:
       return 1.0 / (1.0 + std::exp(-x));
+    case ActivationKind::swiglu_clamped:
+      return std::min(x, 7.0) / (1.0 + std::exp(-1.702 * std::min(x, 7.0)));
     case ActivationKind::none:
       break;
   }
@@ -216,8 +218,9 @@ TEST_P(BlockMatmulTest, EpilogueAppliesBiasActivationScaleAndResidual) {
   Aligned<std::uint16_t> x(64 * k), out_x(64 * 96, 0xFFFF);
   p.fill_x(*blocks, m, x.data());
   for (const bool glu : {false, true}) {
-    for (const ActivationKind kind : {ActivationKind::none, ActivationKind::silu,
-                                      ActivationKind::gelu_tanh, ActivationKind::gelu_erf}) {
+    for (const ActivationKind kind :
+         {ActivationKind::none, ActivationKind::silu, ActivationKind::gelu_tanh,
+          ActivationKind::gelu_erf, ActivationKind::sigmoid, ActivationKind::swiglu_clamped}) {
       std::vector<float> out(64 * n, NAN);
       MatmulBlocks call = plain_call(p, n, m, x.data(), nullptr, out.data());
       call.bias = bias.data(), call.activation = kind, call.scale = 0.75F;
@@ -236,6 +239,9 @@ TEST_P(BlockMatmulTest, EpilogueAppliesBiasActivationScaleAndResidual) {
             for (int i = 0; i < k; ++i) {
               factor += double(rounded_bf16(row[i])) * rounded_bf16(p.x[std::size_t(t) * k + i]);
             }
+          }
+          if (glu && kind == ActivationKind::swiglu_clamped) {
+            factor = 1.0 + std::clamp(factor, -7.0, 7.0);
           }
           const double y = gate * factor * 0.75 + f_value(residual.data(), n, t, r);
           const double bound =

@@ -118,6 +118,10 @@ std::vector<float> same_bits(int n, Kernel kernel) {
 
 double exact_activation(ActivationKind kind, double x) {
   if (kind == ActivationKind::silu) return x / (1.0 + std::exp(-x));
+  if (kind == ActivationKind::swiglu_clamped) {
+    const double gate = std::min(x, 7.0);
+    return gate / (1.0 + std::exp(-1.702 * gate));
+  }
   if (kind == ActivationKind::gelu_erf) return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
   if (kind == ActivationKind::gelu_tanh) {
     return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
@@ -132,7 +136,7 @@ TEST(RowActivation, IsCloseToTheFormulaAndEqualEverywhere) {
   x.insert(x.end(), {0.0F, -0.0F, 1e-30F, -1e-30F, 3e38F, -3e38F});
   const int n = static_cast<int>(x.size());
   for (const auto kind : {ActivationKind::none, ActivationKind::silu, ActivationKind::gelu_tanh,
-                          ActivationKind::gelu_erf}) {
+                          ActivationKind::gelu_erf, ActivationKind::swiglu_clamped}) {
     const std::vector<float> y = same_bits(n, [&](const RowKernels& table, float* out) {
       std::copy(x.begin(), x.end(), out);
       table.activate(kind, out, n);
@@ -159,6 +163,19 @@ TEST(RowActivation, NaNStaysNaNAndInfinityIsEqualEverywhere) {
     if (kind != ActivationKind::gelu_erf) {
       EXPECT_EQ(y[1], INFINITY);
     }
+  }
+}
+
+TEST(RowActivation, ClampedSwigluBoundsGateAndFactor) {
+  const std::vector<float> gate = {-3.0F, 0.5F, 7.0F, 9.0F, -20.0F};
+  const std::vector<float> up = {-9.0F, 2.0F, 6.5F, 100.0F, -0.25F};
+  const std::vector<float> y = same_bits(5, [&](const RowKernels& table, float* out) {
+    table.glu(ActivationKind::swiglu_clamped, gate.data(), up.data(), out, 5);
+  });
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const double want = exact_activation(ActivationKind::swiglu_clamped, double{gate[i]}) *
+                        (1.0 + std::clamp(double{up[i]}, -7.0, 7.0));
+    EXPECT_NEAR(double{y[i]}, want, 1e-6 * (1 + std::abs(want)));
   }
 }
 

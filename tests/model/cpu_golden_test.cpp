@@ -15,6 +15,9 @@ constexpr double kGemma3MaxKl = 1e-3;
 // The same in a delta net, which norms its queries and keys, and with routers that flip on a few
 // tokens: exact arithmetic on rounded operands has 2.4e-3 on the longest prompt.
 constexpr double kQwen3NextMaxKl = 4e-3;
+// One token of gpt-oss's longest prompt goes to another expert in the first layer (its margin is
+// 0.003), and those that attend to it see it: exact arithmetic on rounded operands has 9.9e-4.
+constexpr double kGptOssMaxKl = 2e-3;
 // Of taps, over 1 + the largest element: f32 sums of some hundred terms, through up to six layers.
 constexpr double kTapBound = 2e-5;
 
@@ -59,6 +62,7 @@ TEST_P(CpuGolden, B16) {
   golden.tolerance = testing::Tolerance::rounded;
   if (std::string(GetParam()) == "gemma3") golden.max_kl = kGemma3MaxKl;
   if (std::string(GetParam()) == "qwen3-next") golden.max_kl = kQwen3NextMaxKl;
+  if (std::string(GetParam()) == "gpt-oss") golden.max_kl = kGptOssMaxKl;
   golden.flips = flips(GetParam());
   golden.runner.cache_type = DType::f16;
   testing::check_golden(*backend_, golden);
@@ -80,9 +84,10 @@ TEST_P(CpuGolden, TapsEqualThoseOfTheReference) {
 INSTANTIATE_TEST_SUITE_P(Families, CpuGolden,
                          ::testing::Values("llama", "mistral", "llama3-rope", "smollm3", "qwen2",
                                            "qwen2-untied", "qwen3", "gemma2", "gemma3", "phi3",
-                                           "glm4", "olmo2", "gpt2", "mixtral", "deepseek-yarn",
-                                           "deepseek-v2", "deepseek-v2-lite", "deepseek-v3", "lfm2",
-                                           "mamba2", "qwen3-next"));
+                                           "glm4", "olmo2", "gpt2", "mixtral", "qwen2-moe",
+                                           "qwen3-moe", "olmoe", "granitemoe", "gpt-oss",
+                                           "deepseek-yarn", "deepseek-v2", "deepseek-v2-lite",
+                                           "deepseek-v3", "lfm2", "mamba2", "qwen3-next"));
 
 }  // namespace
 }  // namespace orrery::model

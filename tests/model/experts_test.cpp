@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "model/fake_checkpoint.hpp"
 #include "model/limits.hpp"
 #include "model/model.hpp"
+#include "support/paths.hpp"
 
 namespace orrery::model {
 namespace {
@@ -117,6 +120,57 @@ TEST(LoadExperts, GateAndUpOfUnlikeTypes) {
   const auto fake = fake_mixtral();
   fake->replace("blk.0.ffn_up_exps.weight", DType::q8_0, {64, 96, 8});
   expect_refused(fake, "E_TENSOR", "gate and up of the experts of layer 0 have unlike types");
+}
+
+// Parameters are read before tensors are looked for.
+void expect_config_refused(const std::string& members, const char* kind, const char* sentence) {
+  auto fake = std::make_shared<FakeCheckpoint>();
+  fake->format_ = storage::Format::safetensors;
+  fake->config_ = R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+    "num_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 128, )" +
+                  members + "}";
+  expect_refused(fake, kind, sentence);
+}
+
+TEST(LoadExperts, LayersWithoutExpertsMustExist) {
+  expect_config_refused(R"("model_type": "qwen3_moe", "mlp_only_layers": [0, 2])", "E_HPARAM",
+                        "config.json: mlp_only_layers names layer 2, the model has 2");
+  expect_config_refused(R"("model_type": "qwen3_moe", "mlp_only_layers": [0.5])", "E_HPARAM",
+                        "names layer 0.5");
+  expect_config_refused(R"("model_type": "qwen2_moe", "decoder_sparse_step": 0)", "E_HPARAM",
+                        "decoder_sparse_step is 0, expected an integer from 1");
+}
+
+TEST(LoadExperts, WhatGptOssAndOlmoeDoNotSupportIsNamed) {
+  expect_config_refused(R"("model_type": "gpt_oss", "swiglu_limit": 8.0)", "E_HPARAM",
+                        "config.json: swiglu_limit is 8, supported is 7");
+  expect_config_refused(
+      R"("model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"})", "E_TENSOR",
+      "quant_method is \"mxfp4\": experts in blocks are read from GGUF");
+  expect_config_refused(R"("model_type": "olmoe", "clip_qkv": 8.0)", "E_HPARAM",
+                        "config.json: clip_qkv is set: clamped q, k and v are not supported");
+}
+
+// What GGUF does not say, and what is taken then.
+TEST(LoadExperts, WhatAFileDoesNotSayIsTakenAndNoted) {
+  const std::string folder = test::shared_dir() + "/data/golden/";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
+  const auto load = [&](const std::string& name) {
+    const auto file =
+        storage::Checkpoint::open(folder + name + "/" + name + "-f16.gguf", storage::system_io());
+    EXPECT_TRUE(file);
+    return load_model(*file);
+  };
+  const auto gpt_oss = load("gpt-oss");
+  ASSERT_TRUE(gpt_oss) << gpt_oss.error().message;
+  EXPECT_TRUE(gpt_oss->hparams().rope_scaling.truncate);
+  ASSERT_EQ(gpt_oss->hparams().notes.size(), 1U);
+  EXPECT_THAT(gpt_oss->hparams().notes[0], HasSubstr("YaRN"));
+  const auto qwen3 = load("qwen3-moe"), qwen2 = load("qwen2-moe");
+  ASSERT_TRUE(qwen3 && qwen2);
+  EXPECT_TRUE(qwen3->hparams().experts.renormalise);
+  EXPECT_FALSE(qwen2->hparams().experts.renormalise);
+  EXPECT_TRUE(qwen2->hparams().experts.shared_gate);
 }
 
 TEST(LoadExperts, ADenseModelHasNoneOfTheirTensors) {

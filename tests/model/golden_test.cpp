@@ -20,11 +20,12 @@ std::string print_name(const ::testing::TestParamInfo<Param>& info) {
 
 std::vector<Param> all_cases() {
   std::vector<Param> params;
-  for (const char* name : {"llama",       "mistral",      "llama3-rope", "smollm3",
-                           "qwen2",       "qwen2-untied", "qwen3",       "gemma2",
-                           "gemma3",      "phi3",         "glm4",        "olmo2",
-                           "gpt2",        "mixtral",      "deepseek-v2", "deepseek-v2-lite",
-                           "deepseek-v3", "lfm2",         "mamba2",      "qwen3-next"}) {
+  for (const char* name :
+       {"llama",     "mistral",     "llama3-rope",      "smollm3",     "qwen2", "qwen2-untied",
+        "qwen3",     "gemma2",      "gemma3",           "phi3",        "glm4",  "olmo2",
+        "gpt2",      "mixtral",     "qwen2-moe",        "qwen3-moe",   "olmoe", "granitemoe",
+        "gpt-oss",   "deepseek-v2", "deepseek-v2-lite", "deepseek-v3", "lfm2",  "mamba2",
+        "qwen3-next"}) {
     for (const bool gguf : {true, false}) params.push_back({name, gguf});
   }
   return params;

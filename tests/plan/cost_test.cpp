@@ -71,6 +71,40 @@ TEST(Cost, AttentionReadsWhatIsSeen) {
   EXPECT_EQ(window.operations, 2.0 * 3 * 8 * 4 * 32);
 }
 
+// A router of 8 experts for 2, each of 64 x 32 Q4_0.
+Plan with_experts() {
+  Builder b("moe", Phase::decode, {8, 8, 8}, false);
+  const BufferId x = b.embed(b.weight({"embed", DType::f32, 9, 64}), kNone, 1.0F);
+  MatmulOptions as_decode;
+  as_decode.as_decode = true;
+  const BufferId logits = b.matmul("r", x, b.weight({"router", DType::f32, 8, 64}), as_decode);
+  const auto stack = [&](const char* name, std::uint32_t rows, std::uint32_t cols) {
+    return b.weight(
+        {.tensor = name, .dtype = DType::q4_0, .rows = rows, .cols = cols, .experts = 8});
+  };
+  ExpertOptions options;
+  options.gate = stack("blk.0.ffn_gate_exps.weight", 32, 64);
+  options.up = stack("blk.0.ffn_up_exps.weight", 32, 64);
+  options.down = stack("blk.0.ffn_down_exps.weight", 64, 32);
+  b.experts("moe", x, b.moe_route(logits, {.used = 2}), options);
+  return b.finish();
+}
+
+TEST(Cost, OfExpertsOnlyThoseInUseAreRead) {
+  const Plan plan = with_experts();
+  const Step& glu = find(plan, "ffn_gate_exps/ffn_up_exps+quantize");
+  const double expert = 2 * 1152;  // gate and up: 64 x 32 in blocks of 18 bytes
+  EXPECT_EQ(step_cost(plan, glu, {}).bytes, 2 * expert);
+  EXPECT_EQ(step_cost(plan, glu, {}).operations, 2.0 * 2 * 2 * 64 * 32);
+  // Two tokens meet in an expert sometimes.
+  EXPECT_NEAR(step_cost(plan, glu, {.sequences = 2}).bytes, (4 - 0.5) * expert, 1e-6);
+  EXPECT_NEAR(step_cost(plan, glu, {.tokens = 500}).bytes, 8 * expert, 1e-6);
+  EXPECT_EQ(step_cost(plan, glu, {.tokens = 500}).operations, 500 * 2.0 * 2 * 2 * 64 * 32);
+  const double router = 8 * 64;
+  EXPECT_EQ(weights_read(plan, {}), router * 4 + 2 * (expert + 1152));
+  EXPECT_EQ(parameters_read(plan), router + 2 * 3 * 64 * 32);
+}
+
 TEST(Cost, WhatIsGatheredAndWrittenCountsRows) {
   const Plan plan = fused(Phase::prefill);
   EXPECT_EQ(step_cost(plan, find(plan, "embed"), {.tokens = 5}).bytes, 5 * 36);

@@ -27,7 +27,7 @@ struct TinyLlama {
   struct Mixture {
     std::uint32_t experts = 0, ffn = 96;
     DType router = DType::f32;
-    plan::RouteOptions route;
+    plan::RouteOptions route{};
     bool shared = false, biases = false;
   } mixture{};
 

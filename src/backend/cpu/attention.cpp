@@ -18,6 +18,7 @@ struct Shape {
   DType k_type, v_type;
   float scale, softcap;
   std::uint32_t window;
+  const float* sinks;  // (heads) or null
 
   Shape(const CompileContext& context, const plan::Step& step)
       : heads(step.heads),
@@ -28,7 +29,8 @@ struct Shape {
         group(static_cast<std::size_t>(step.group)),
         scale(step.scale),
         softcap(step.softcap),
-        window(step.window) {
+        window(step.window),
+        sinks(context.vector(step.w[0])) {
     const plan::CacheGroup& cache = context.plan->groups[group];
     head_bytes = cache.head_bytes();
     page_bytes = cache.page_bytes();
@@ -52,7 +54,7 @@ class AttentionRows : public CpuStep {
         kernels_(*context.kernels->rows) {
     const std::uint64_t tokens =
         std::uint64_t{context.bindings->pools[s_.group].capacity} * plan::kPageTokens;
-    max_parts_ = static_cast<std::int32_t>(tokens / kPartTokens) + 2;
+    max_parts_ = static_cast<std::int32_t>(tokens / kPartTokens) + 2 + sink_parts();
     kernel_ = context.kernel_label(false, "attention", plan::kNone);
   }
 
@@ -87,6 +89,8 @@ class AttentionRows : public CpuStep {
     std::int32_t first_part, parts;  // blocks of 256 positions that they touch
   };
 
+  // A sink is merged as a part of its own: its score, weight 1 and no values.
+  std::int32_t sink_parts() const { return s_.sinks == nullptr ? 0 : 1; }
   // Few rows: all threads share the parts of each (row, head); the one that ends last merges.
   std::int32_t split_items() const { return 4 * threads_; }
   std::size_t n_shared() const { return static_cast<std::size_t>(split_items()); }
@@ -163,12 +167,25 @@ class AttentionRows : public CpuStep {
     return rotated;
   }
 
+  std::size_t stored_parts(const Item& item) const {
+    return static_cast<std::size_t>(item.parts + sink_parts());
+  }
+
+  void add_sink(const Item& item, std::byte* memory) const {
+    const std::size_t n = stored_parts(item) * item.g, at = n - item.g;
+    const std::size_t first = static_cast<std::size_t>(item.head) * s_.g + item.first_q;
+    float* m = reinterpret_cast<float*>(memory);
+    std::copy_n(s_.sinks + first, item.g, m + at);
+    std::fill_n(m + n + at, item.g, 1.0F);
+    std::fill_n(m + 2 * n + at * s_.v_dim, item.g * s_.v_dim, 0.0F);
+  }
+
   // Layout of the parts of one item: m (parts, g) | l (parts, g) | o (parts, g, v_dim).
   void compute(const Worker& worker, const Item& item, std::int32_t part, std::byte* memory) const {
     const Batch& batch = *worker.batch;
     float* m = reinterpret_cast<float*>(memory);
-    float* l = m + static_cast<std::size_t>(item.parts) * item.g;
-    float* o = l + static_cast<std::size_t>(item.parts) * item.g;
+    float* l = m + stored_parts(item) * item.g;
+    float* o = l + stored_parts(item) * item.g;
     const std::int32_t first = (item.first_part + part) * kPartTokens;
     kernels::AttentionPart args{};
     args.q = queries(worker, item, part);
@@ -195,15 +212,17 @@ class AttentionRows : public CpuStep {
     kernels_.attention_part(args);
   }
 
-  void merge(const Item& item, const std::byte* memory, const Worker& worker) const {
-    const std::size_t n = static_cast<std::size_t>(item.parts) * item.g;
+  void merge(const Item& item, std::byte* memory, const Worker& worker) const {
+    if (s_.sinks != nullptr) add_sink(item, memory);
+    const std::size_t n = stored_parts(item) * item.g;
     const float* m = reinterpret_cast<const float*>(memory);
     const bool operand = out_.form == plan::Form::q8;
     const std::uint32_t first =
         (static_cast<std::uint32_t>(item.head) * s_.g + item.first_q) * s_.v_dim;
     float* rows = reinterpret_cast<float*>(worker.scratch + parts_bytes() + rotated_bytes());
     float* out = operand ? rows : out_.row(item.row) + first;
-    kernels_.attention_merge({m, m + n, m + 2 * n, item.parts, static_cast<int>(item.g),
+    const auto parts = static_cast<int>(stored_parts(item));
+    kernels_.attention_merge({m, m + n, m + 2 * n, parts, static_cast<int>(item.g),
                               static_cast<int>(s_.v_dim), out, s_.v_dim});
     if (!operand) return;
     std::byte* temporary = reinterpret_cast<std::byte*>(rows + std::size_t{s_.g} * s_.v_dim);
@@ -285,6 +304,7 @@ class AttentionBlocks : public CpuStep {
     args.v_type = s_.v_type;
     args.scale = s_.scale;
     args.softcap = s_.softcap;
+    args.sinks = s_.sinks == nullptr ? nullptr : s_.sinks + head;
     args.scratch = worker.scratch;
     set_output(args, out_, b, head * s_.v_dim);
     kernels_.attention(args);

@@ -101,6 +101,8 @@ kernels::ActivationKind activation_kind(plan::Activation activation) {
       return kernels::ActivationKind::gelu_erf;
     case plan::Activation::sigmoid:
       return kernels::ActivationKind::sigmoid;
+    case plan::Activation::swiglu_clamped:
+      return kernels::ActivationKind::swiglu_clamped;
   }
   ORRERY_CHECK(false);
 }

@@ -85,22 +85,16 @@ class MatmulRowsStep : public CpuStep {
     });
   }
 
-  // The kernels fetch ahead of themselves, but nobody is ahead of their first rows.
   void fetch(const Worker& worker) const override {
     const Grid& grid = grid_for(batch_rows(*worker.batch, outputs_));
     const std::int32_t c = worker.ranges(grid.chunks).first(worker.thread);
     if (c >= grid.chunks) return;
     const Chunk chunk = chunk_at(grid, c);
-    fetch_lines(chunk.part->w.row(chunk.begin));
-    if (glu_) fetch_lines(chunk.part->up.row(chunk.begin));
+    fetch_rows(chunk.part->w.row(chunk.begin));
+    if (glu_) fetch_rows(chunk.part->up.row(chunk.begin));
   }
 
  private:
-  static void fetch_lines(const std::byte* p) {
-    constexpr int kFetchBytes = 12288, kLine = 64;
-    for (int i = 0; i < kFetchBytes; i += kLine) __builtin_prefetch(p + i, 0, 2);
-  }
-
   const Grid& grid_for(std::int32_t rows) const {
     return rows >= kernels_.panels->rows ? many_ : few_;
   }

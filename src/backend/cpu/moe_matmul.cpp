@@ -35,21 +35,46 @@ class MoeMatmulRows : public CpuStep {
 
   void run(const Worker& worker) const override {
     const ExpertLists lists(counts_, routes_, worker, worker.scratch);
-    // About eight chunks a thread, as in matmul.
-    const std::uint64_t total = std::uint64_t{rows_} * lists.lists().size();
-    const std::uint64_t fair = total / (8 * static_cast<std::uint64_t>(worker.threads));
-    const auto chunk_rows =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(fair / 32 * 32, 32, kMostChunkRows));
-    const auto chunks = static_cast<std::int32_t>(ceil_div(rows_, chunk_rows));
-    const auto n_lists = static_cast<std::int32_t>(lists.lists().size());
-    worker.spread(n_lists * chunks, [&](std::int32_t i) {
-      const std::uint32_t begin = static_cast<std::uint32_t>(i % chunks) * chunk_rows;
-      run_chunk(worker, lists, lists.lists()[static_cast<std::size_t>(i / chunks)], begin,
-                std::min(chunk_rows, rows_ - begin));
+    const Grid grid(*this, lists, worker.threads);
+    worker.spread(grid.items, [&](std::int32_t i) {
+      const std::uint32_t begin = grid.begin(i);
+      run_chunk(worker, lists, grid.list(i), begin, std::min(grid.chunk_rows, rows_ - begin));
     });
   }
 
+  // Of one token, between gate and up and what follows them: before, its experts are not known.
+  void fetch(const Worker& worker) const override {
+    if (!of_experts_ || worker.batch->n_tokens != 1) return;
+    const ExpertLists lists(counts_, routes_, worker, worker.scratch);
+    const Grid grid(*this, lists, worker.threads);
+    const std::int32_t i = worker.ranges(grid.items).first(worker.thread);
+    if (i >= grid.items) return;
+    fetch_rows(matrices_[static_cast<std::size_t>(grid.list(i).expert)].row(grid.begin(i)));
+  }
+
  private:
+  // Tasks: chunks of the weight rows of each list's expert, about eight a thread as in matmul.
+  struct Grid {
+    std::span<const ExpertLists::List> lists;
+    std::uint32_t chunk_rows;
+    std::int32_t chunks, items;  // of an expert, of all
+
+    Grid(const MoeMatmulRows& step, const ExpertLists& all, int threads) : lists(all.lists()) {
+      const std::uint64_t total = std::uint64_t{step.rows_} * lists.size();
+      const std::uint64_t fair = total / (8 * static_cast<std::uint64_t>(threads));
+      chunk_rows =
+          static_cast<std::uint32_t>(std::clamp<std::uint64_t>(fair / 32 * 32, 32, kMostChunkRows));
+      chunks = static_cast<std::int32_t>(ceil_div(step.rows_, chunk_rows));
+      items = chunks * static_cast<std::int32_t>(lists.size());
+    }
+    const ExpertLists::List& list(std::int32_t i) const {
+      return lists[static_cast<std::size_t>(i / chunks)];
+    }
+    std::uint32_t begin(std::int32_t i) const {
+      return static_cast<std::uint32_t>(i % chunks) * chunk_rows;
+    }
+  };
+
   std::size_t gathered_bytes() const {
     return of_experts_ ? 0 : align_up(RowProduct::kRowsAtOnce * in_.row_bytes, 64);
   }

@@ -176,7 +176,9 @@ void CpuProgram::link_matmuls() {
   std::uint32_t last = 0;
   for (std::uint32_t s = 1; s < steps_.size(); ++s) {
     const plan::Op op = plan_.steps[s].op;
-    if (op != plan::Op::matmul && op != plan::Op::logits) continue;
+    const bool multiplies =
+        op == plan::Op::matmul || op == plan::Op::moe_matmul || op == plan::Op::logits;
+    if (!multiplies) continue;
     matmul_after_[last] = s;
     last = s;
   }

@@ -120,6 +120,8 @@ void ReferenceProgram::rope_kv_write(const plan::Step& step, const Batch& batch)
 void ReferenceProgram::attention(const plan::Step& step, const Batch& batch) {
   const plan::CacheGroup& group = plan_.groups[step.group];
   const std::uint32_t k_dim = step.k_dim, v_dim = step.v_dim;
+  std::vector<float> sinks;
+  if (step.w[0] != plan::kNone) sinks = weight_row(step.w[0], 0);
   for (std::int32_t row = 0; row < batch.n_tokens; ++row) {
     const std::int32_t last = batch.positions[row];
     const std::int32_t first =
@@ -137,8 +139,9 @@ void ReferenceProgram::attention(const plan::Step& step, const Batch& batch) {
         if (step.softcap > 0.0F) score = step.softcap * std::tanh(score / step.softcap);
         scores.push_back(score);
       }
-      const double top = *std::ranges::max_element(scores);
-      double sum = 0.0;
+      double top = *std::ranges::max_element(scores);
+      if (!sinks.empty()) top = std::max(top, double{sinks[h]});
+      double sum = sinks.empty() ? 0.0 : std::exp(sinks[h] - top);
       for (double& score : scores) sum += score = std::exp(score - top);
       double* out = &buffers_[step.out[0]][head * v_dim];
       std::fill(out, out + v_dim, 0.0);

@@ -110,8 +110,11 @@ void ReferenceProgram::moe_matmul(const plan::Step& step, const Batch& batch) {
       for (const std::size_t pair : pairs) {
         const double* x = &buffers_[step.in[0]][(of_experts ? pair : pair / used) * k];
         double value = dot(x, rows[0].data(), k) + bias[0][r];
-        value = activate(step.activation, value);
-        if (step.glu) value *= dot(x, rows[1].data(), k) + bias[1][r];
+        if (step.glu) {
+          value = gated(step.activation, value, dot(x, rows[1].data(), k) + bias[1][r]);
+        } else {
+          value = activate(step.activation, value);
+        }
         buffers_[step.out[0]][pair * n + r] = value;
       }
     }

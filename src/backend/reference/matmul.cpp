@@ -1,4 +1,5 @@
 // matmul and logits: y = act(x w^T + bias) * scale + residual; with glu act(x w0^T) * (x w1^T).
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -10,6 +11,7 @@ namespace {
 
 // Products below which waking a thread costs more than it saves.
 constexpr std::int64_t kThreadedWork = 2'000'000;
+constexpr double kClamp = 7.0;  // of swiglu_clamped
 
 }  // namespace
 
@@ -27,8 +29,17 @@ double activate(plan::Activation activation, double x) {
       return 0.5 * x * (1.0 + std::erf(x / std::numbers::sqrt2));
     case plan::Activation::sigmoid:
       return 1.0 / (1.0 + std::exp(-x));
+    case plan::Activation::swiglu_clamped: {
+      const double gate = std::min(x, kClamp);
+      return gate / (1.0 + std::exp(-1.702 * gate));
+    }
   }
   ORRERY_CHECK(false);
+}
+
+double gated(plan::Activation activation, double gate, double up) {
+  const bool clamped = activation == plan::Activation::swiglu_clamped;
+  return activate(activation, gate) * (clamped ? 1.0 + std::clamp(up, -kClamp, kClamp) : up);
 }
 
 // Four partial sums, so that the sum of one element need not wait for the last.
@@ -87,8 +98,9 @@ void ReferenceProgram::matmul(const plan::Step& step, const Batch& batch) {
     if (step.glu) factor = multiply(x, rows, step.w[1]);
     std::vector<double>& out = buffers_[step.out[k]];
     for (std::size_t i = 0; i < y.size(); ++i) {
-      double value = activate(step.activation, y[i] + bias[i % cols]);
-      if (step.glu) value *= factor[i];
+      double value = y[i] + bias[i % cols];
+      value =
+          step.glu ? gated(step.activation, value, factor[i]) : activate(step.activation, value);
       value *= step.scale;
       if (step.softcap > 0.0F) value = step.softcap * std::tanh(value / step.softcap);
       if (step.residual != plan::kNone) value += buffers_[step.residual][i];

@@ -73,6 +73,8 @@ class ReferenceProgram : public Program {
 };
 
 double activate(plan::Activation activation, double x);
+// activate(gate) times up, or what the activation makes of it.
+double gated(plan::Activation activation, double gate, double up);
 double dot(const double* a, const double* b, std::uint32_t n);
 
 // x / rms(x) * (weight + offset) over n elements in place; weight null is all ones.

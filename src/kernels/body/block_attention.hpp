@@ -14,6 +14,7 @@ namespace orrery::kernels {
 namespace {
 
 constexpr int kPageKeys = 64;
+constexpr float kLog2E = 1.44269504F;
 constexpr float kNoScore = -3.0e38F;  // a maximum that no score has raised yet
 
 // Products that run in slices while a softmax does.
@@ -109,7 +110,9 @@ struct BlockFlash {
     block_to_x(a.q + block * a.q_block_stride + static_cast<std::size_t>(head) * a.k_dim * 32,
                a.k_dim, u.q);
     for (int i = 0; i < shape.v_panels * kBlockFloats; ++i) u.o[i] = 0.0F;
-    for (int t = 0; t < 32; ++t) u.m[t] = kNoScore, u.l[t] = 0.0F;
+    const bool sink = a.sinks != nullptr;
+    const float m = sink ? a.sinks[head] * kLog2E : kNoScore, l = sink ? 1.0F : 0.0F;
+    for (int t = 0; t < 32; ++t) u.m[t] = m, u.l[t] = l;
   }
 
   // Positions of a block's first token and of its last valid one.
@@ -266,8 +269,7 @@ struct BlockFlash {
 
   // 16 queries: raises m, rescales l and o, and writes the page's weights as X.
   void softmax(const Unit& u, const float* s, std::uint8_t* x, int half) {
-    const float log2e = 1.44269504F;
-    const V::F unit = V::splat(a.softcap > 0.0F ? log2e : a.scale * log2e);
+    const V::F unit = V::splat(a.softcap > 0.0F ? kLog2E : a.scale * kLog2E);
     V::F top[4] = {V::load(s), V::load(s + 32), V::load(s + 64), V::load(s + 96)};
     for (int key = 4; key < kPageKeys; key += 4) {
       for (int i = 0; i < 4; ++i) top[i] = V::max(top[i], V::load(s + 32 * (key + i)));

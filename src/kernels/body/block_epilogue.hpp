@@ -15,7 +15,15 @@ ORRERY_INLINE V::F activated(V::F x) {
   if constexpr (kKind == ActivationKind::silu) return silu_b16(x);
   if constexpr (kKind == ActivationKind::gelu_tanh) return gelu_tanh_b16(x);
   if constexpr (kKind == ActivationKind::gelu_erf) return gelu_erf(x);
+  if constexpr (kKind == ActivationKind::sigmoid) return sigmoid(x);
+  if constexpr (kKind == ActivationKind::swiglu_clamped) return clamped_gate(x);
   return x;
+}
+
+template <ActivationKind kKind>
+ORRERY_INLINE V::F factor(V::F up) {
+  if constexpr (kKind == ActivationKind::swiglu_clamped) return clamped_up(up);
+  return up;
 }
 
 // Cut into small units, so that a later product can run them between its k steps.
@@ -70,6 +78,8 @@ class Epilogue {
         return run_as<ActivationKind::gelu_erf>(end);
       case ActivationKind::sigmoid:
         return run_as<ActivationKind::sigmoid>(end);
+      case ActivationKind::swiglu_clamped:
+        return run_as<ActivationKind::swiglu_clamped>(end);
     }
     if (up_ != nullptr || bias_ != nullptr || a_.scale != 1.0F) {
       return run_as<ActivationKind::none>(end);
@@ -92,7 +102,7 @@ class Epilogue {
     }
     store_rows(end, [=](int at, int row) {
       const V::F y = activated<kKind>(biased(gate, bias, at, row));
-      return V::mul(V::mul(y, biased(up, bias_up, at, row)), scale);
+      return V::mul(V::mul(y, factor<kKind>(biased(up, bias_up, at, row))), scale);
     });
   }
 

@@ -57,6 +57,16 @@ ORRERY_INLINE V::F silu(V::F x) {
   return V::div(x, V::add(V::splat(1.0F), exp(V::neg(x))));
 }
 
+// gpt-oss: x * sigmoid(1.702 x) for a gate x of at most 7, times 1 + up for up within -7 and 7.
+ORRERY_INLINE V::F clamped_gate(V::F gate) {
+  const V::F x = V::min(V::splat(7.0F), gate);
+  return V::div(x, V::add(V::splat(1.0F), exp(V::mul(x, V::splat(-1.702F)))));
+}
+ORRERY_INLINE V::F clamped_up(V::F up) {
+  const V::F limit = V::splat(7.0F);
+  return V::add(V::splat(1.0F), V::min(limit, V::max(V::neg(limit), up)));
+}
+
 // x / 2 * (1 + tanh(u)) = x * sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3)
 ORRERY_INLINE V::F gelu_tanh(V::F x) {
   const V::F cubic = V::fma(V::mul(x, x), V::splat(0.044715F), V::splat(1.0F));

@@ -110,6 +110,8 @@ inline void rope(const RopeRow& a) {
       return gelu_erf(x);
     case ActivationKind::sigmoid:
       return sigmoid(x);
+    case ActivationKind::swiglu_clamped:
+      return clamped_gate(x);
     case ActivationKind::none:
       break;
   }
@@ -122,8 +124,10 @@ inline void activate(ActivationKind kind, float* y, int n) {
 }
 
 inline void glu(ActivationKind kind, const float* gate, const float* up, float* out, int n) {
+  const bool clamped = kind == ActivationKind::swiglu_clamped;
   for_each_vector(n, [&](int i, auto load, auto store) {
-    store(out + i, V::mul(activation(kind, load(gate + i)), load(up + i)));
+    const V::F factor = clamped ? clamped_up(load(up + i)) : load(up + i);
+    store(out + i, V::mul(activation(kind, load(gate + i)), factor));
   });
 }
 

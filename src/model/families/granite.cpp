@@ -1,5 +1,5 @@
 // Granite 3 (IBM, model cards of ibm-granite): Llama with multipliers on embedding, attention
-// scores, residual branches and logits.
+// scores, residual branches and logits; dense or with experts.
 #include "model/families/blocks.hpp"
 #include "model/family.hpp"
 #include "model/rope.hpp"
@@ -23,6 +23,7 @@ Status read(const Source& source, Hparams& h) {
   ORRERY_TRY(const float divisor,
              source.positive_or({"logit_scale", "logits_scaling"}, kMaxMultiplier, 1.0F));
   h.logit_scale = 1.0F / divisor;
+  ORRERY_TRY_VOID(read_experts(source, {.gate = plan::Gate::softmax_used}, h));
   return read_rope(source, h);
 }
 
@@ -31,19 +32,27 @@ void forward(Recorder& r) {
   for (std::uint32_t i = 0; i < r.hparams().n_layers; ++i) {
     r.layer(i);
     const plan::BufferId attended = r.attention(r.qkv(r.norm("attn_norm", x)));
-    x = add_attention(r, attended, x);  // x residual_scale
-    const plan::BufferId gated = r.glu(r.norm("ffn_norm", x));
-    x = add_ffn(r, gated, x);  // x residual_scale
+    x = add_attention(r, attended, x);                    // x residual_scale
+    x = add_glu_or_experts(r, r.norm("ffn_norm", x), x);  // x residual_scale
   }
   r.head(x);
 }
 
-constexpr std::string_view kNames[] = {"granite"};
+constexpr std::string_view kNames[] = {"granite", "granitemoe"};
+constexpr NamePair kTensorNames[] = {
+    {"ffn_gate_inp", "block_sparse_moe.router.layer"},
+    {"ffn_gate_up_exps", "block_sparse_moe.input_linear"},
+    {"ffn_down_exps", "block_sparse_moe.output_linear"},
+};
 
 }  // namespace
 
 extern const Family kGranite;
-constexpr Family kGranite = {
-    .name = "granite", .gguf = kNames, .config = kNames, .read = read, .forward = forward};
+constexpr Family kGranite = {.name = "granite",
+                             .gguf = kNames,
+                             .config = kNames,
+                             .tensor_names = kTensorNames,
+                             .read = read,
+                             .forward = forward};
 
 }  // namespace orrery::model

@@ -1,0 +1,83 @@
+// gpt-oss (arXiv 2508.10925): every other layer sees a window, each head has an attention sink, and
+// the experts have biases and a clamped SwiGLU.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "model/families/blocks.hpp"
+#include "model/family.hpp"
+#include "model/limits.hpp"
+#include "model/rope.hpp"
+
+namespace orrery::model {
+namespace {
+
+constexpr std::uint32_t kPeriod = 2;
+constexpr float kYarnTheta = 150'000.0F;
+
+// The constants of the SwiGLU are part of the forward pass here.
+Status check_constant(const Source& source, std::string_view name, float expected) {
+  const Key key{"", name};
+  ORRERY_TRY(const float value, source.positive_or(key, 1e6F, expected));
+  if (std::abs(value - expected) <= 1e-5F) return {};
+  return fail("E_HPARAM",
+              fmt::format("{} is {}, supported is {}", source.name(key), value, expected));
+}
+
+Status read(const Source& source, Hparams& h) {
+  const Key method{"", "quantization_config/quant_method"};
+  if (source.has(method)) {
+    ORRERY_TRY(const std::string name, source.text_or(method, ""));
+    return fail("E_TENSOR", fmt::format("{} is \"{}\": experts in blocks are read from GGUF, not "
+                                        "from safetensors",
+                                        source.name(method), name.substr(0, kMaxNameChars)));
+  }
+  ORRERY_TRY_VOID(check_constant(source, "swiglu_alpha", 1.702F));
+  ORRERY_TRY_VOID(check_constant(source, "swiglu_limit", 7.0F));
+  h.activation = plan::Activation::swiglu_clamped;
+  ORRERY_TRY_VOID(read_rope(source, h, kYarnTheta));
+  if (source.is_gguf() && h.rope_scaling.kind == RopeScaling::Kind::yarn) {
+    h.notes.emplace_back(
+        "GGUF does not say whether the bounds of YaRN's ramp are rounded; they are "
+        "rounded, as config.json has it by default and llama.cpp does");
+  }
+  ORRERY_TRY_VOID(read_experts(source, {.gate = plan::Gate::softmax_used}, h));
+  return read_windows(source, {.period = kPeriod}, h);
+}
+
+void forward(Recorder& r) {
+  plan::BufferId x = r.embed();
+  for (std::uint32_t i = 0; i < r.hparams().n_layers; ++i) {
+    r.layer(i);
+    const plan::BufferId attended = r.attention_with_sinks(r.qkv(r.norm("attn_norm", x)));
+    x = add_attention(r, attended, x);
+    x = add_glu_or_experts(r, r.norm("post_attention_norm", x), x);
+  }
+  r.head(x);
+}
+
+constexpr std::string_view kGguf[] = {"gpt-oss"};
+constexpr std::string_view kConfig[] = {"gpt_oss"};
+constexpr NamePair kTensorNames[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"attn_sinks.weight", "self_attn.sinks"},
+    {"ffn_gate_inp", "mlp.router"},
+    {"ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj"},
+    {"ffn_gate_exps.bias", "mlp.experts.gate_up_proj_bias"},
+    {"ffn_up_exps.bias", "mlp.experts.gate_up_proj_bias"},
+    {"ffn_down_exps.weight", "mlp.experts.down_proj"},
+    {"ffn_down_exps.bias", "mlp.experts.down_proj_bias"},
+};
+
+}  // namespace
+
+extern const Family kGptOss;
+constexpr Family kGptOss = {.name = "gpt-oss",
+                            .gguf = kGguf,
+                            .config = kConfig,
+                            .tensor_names = kTensorNames,
+                            .expert_columns = true,
+                            .read = read,
+                            .forward = forward};
+
+}  // namespace orrery::model
