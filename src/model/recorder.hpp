@@ -116,7 +116,7 @@ class Recorder {
     std::int16_t group = 0, layer = 0;
     std::uint32_t window = 0;  // 0: all
   };
-  plan::CacheGroup cache_group_of(std::uint32_t layer) const;
+  plan::CacheGroup cache_group_of(std::uint32_t layer);
   plan::RecurrenceOptions recurrence();
   std::string full_name(std::string_view stem, std::string_view ending) const;
   plan::WeightId add(const std::string& name, Result<Tensor> tensor, std::uint32_t begin,
@@ -130,6 +130,7 @@ class Recorder {
   plan::BufferId shared_expert(plan::BufferId x, plan::BufferId residual);
   plan::NormOptions rms_options() const;
   void place_layers();
+  DType cache_type(DType wanted);
   std::int16_t rope_table(bool window_layer);
   std::uint32_t window_of(std::uint32_t layer) const;
 

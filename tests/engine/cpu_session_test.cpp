@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <new>
+#include <tuple>
 
 #include "engine/sampler.hpp"
 #include "engine/session.hpp"
@@ -78,10 +79,13 @@ std::vector<float> evaluate(Session& session, const Tokens& tokens) {
 }
 
 TEST_F(CpuSessionTest, DeterministicAnswersDoNotDependOnSlicesOrReuse) {
-  for (const DType type : {DType::f32, DType::q4_1}) {
+  const std::tuple<DType, DType, DType> types[] = {{DType::f32, DType::f16, DType::bf16},
+                                                   {DType::q4_1, DType::f16, DType::bf16},
+                                                   {DType::q4_1, DType::q8_0, DType::q4_0},
+                                                   {DType::f32, DType::q4_0, DType::q8_0}};
+  for (const auto& [type, k_type, v_type] : types) {
     for (const std::uint32_t window : {0U, 40U}) {
-      TinyModel model({.type = type, .window = window, .k_type = DType::f16, .v_type = DType::bf16},
-                      true);
+      TinyModel model({.type = type, .window = window, .k_type = k_type, .v_type = v_type}, true);
       const Tokens tokens = random_tokens(150, 1);
       const auto whole = *Session::open(model.make(*backend, 256, 1, 256));
       const auto sliced = *Session::open(model.make(*backend, 256, 1, 33));
@@ -108,10 +112,10 @@ class CpuSessionThreadsTest : public testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Threads, CpuSessionThreadsTest, testing::Values(1, 2, 3));
 
-TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAlone) {
+void expect_batch_equals_each_alone(backend::Backend& backend, DType cache_type) {
   TinyModel model(
-      {.type = DType::q4_1, .qk_norm = true, .k_type = DType::f16, .v_type = DType::f16}, false);
-  const auto executor = model.make(*backend, 256, 6, 64);
+      {.type = DType::q4_1, .qk_norm = true, .k_type = cache_type, .v_type = cache_type}, false);
+  const auto executor = model.make(backend, 256, 6, 64);
   std::vector<std::unique_ptr<Session>> alone;
   std::vector<std::unique_ptr<Session>> together;
   std::vector<Session*> batch;
@@ -134,6 +138,13 @@ TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAlone) {
       ASSERT_EQ(copy(executor->logits(0)), rows[i]);
     }
   }
+}
+
+TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAlone) {
+  expect_batch_equals_each_alone(*backend, DType::f16);
+}
+TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAloneWithAQuantizedCache) {
+  expect_batch_equals_each_alone(*backend, DType::q8_0);
 }
 
 std::uint64_t mapped_pages() {
