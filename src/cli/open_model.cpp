@@ -14,10 +14,11 @@ Result<DType> kv_type(std::string_view name) {
   if (name == "f16") return DType::f16;
   if (name == "bf16") return DType::bf16;
   if (name == "f32") return DType::f32;
-  const bool planned = name == "q8_0" || name == "q4_0";
-  return fail(kUsageError,
-              fmt::format("\"{}\" is {}; the cache may be f32, f16 or bf16", printable(name),
-                          planned ? "not supported yet" : "no type of a cache"));
+  if (name == "q8_0") return DType::q8_0;
+  if (name == "q4_0") return DType::q4_0;
+  return fail(kUsageError, fmt::format("\"{}\" is no type of a cache; there are f32, f16, bf16, "
+                                       "q8_0 and q4_0",
+                                       printable(name)));
 }
 
 }  // namespace
@@ -52,7 +53,8 @@ void add_open_options(Command command, OpenOptions& options) {
         ORRERY_TRY(options.kv, parse_kv_types(text));
         return {};
       },
-      "types of cached keys and values, K,V or one for both: f32, f16 (default) or bf16");
+      "types of cached keys and values, K,V or one for both: f32, f16 (default), bf16, "
+      "q8_0 or q4_0");
   command.option(
       "--layout",
       [&options](const std::string& text) -> Status {

@@ -41,7 +41,7 @@ struct ModelOptions {
   std::uint32_t max_sequences = 1;       // sessions open at once
   std::uint64_t cache_budget_bytes = 0;  // 0: half of the memory that is available
   WeightLayout layout = WeightLayout::automatic;  // device cpu
-  // Of cached keys and values: f16, bf16 or f32; device cpu_f32: always f32.
+  // Of cached keys and values: f32, f16, bf16, q8_0 or q4_0; device cpu_f32: always f32.
   DType k_type = DType::f16, v_type = DType::f16;
 };
 

@@ -72,13 +72,18 @@ struct RopeBlock {
   const float* from = nullptr;  // what is rotated, as x; null: x itself
 };
 
-// One head of one block into its pages: x [dim][32] -> rows of `dim` elements of `type` (f16, bf16
-// or f32); row t goes to dst[t]; null rows (padding) are skipped.
+// Where a token's keys or values of one head go.
+struct CacheSlot {
+  std::byte* bytes;  // the side's, of this head in the token's page; null: a padding token
+  int slot;
+};
+// One head of one block into its pages: x [dim][32] -> rows of tokens (tensor/cache_page.hpp).
 struct StoreCacheBlock {
   const float* x;
   int dim;
-  void* const* dst;  // (32)
+  const CacheSlot* to;  // (32)
   DType type;
+  CacheSide side;
 };
 
 // The most (query head, token block) pairs of one attention call.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/cache_page.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/packed.hpp"
 
@@ -79,18 +80,36 @@ struct RopeRow {
   bool adjacent;  // pairs (2i, 2i+1), else (i, i + rope_dim / 2)
 };
 
+// A token's keys or values of one head into their page (tensor/cache_page.hpp).
+struct StoreCacheRow {
+  const float* x;    // (dim)
+  std::byte* bytes;  // the side's, of this head in the token's page
+  int dim, slot;     // slot: the token's place in the page
+  DType type;
+  CacheSide side;
+};
+
+// The widest head that may have quantized keys or values.
+inline constexpr int kMaxQuantizedDim = 1024;
+
 // Partial attention of `g` query heads that share a kv head over positions [begin, end), a part of
 // one 256-token block (blocks start at multiples of 256).
+//
+// Scores with quantized keys are products of class i8 (MatmulRows): the query is its activation
+// row, a key its weight row. Sums with quantized values: the weights of the block, times the scales
+// of the 32 elements that they meet, become int16 with one scale, largest / 32767; the sum over the
+// block is exact and is rounded once.
 struct AttentionPart {
   const float* q;  // (g, k_dim), q_stride floats apart
   std::size_t q_stride;
   int g, k_dim, v_dim;
-  const std::byte* pool;  // + page * page_bytes + head_offset: K (64, k_dim)
+  const std::byte* pool;  // + page * page_bytes + head_offset: keys | values (cache_page.hpp)
   std::size_t page_bytes, head_offset;
-  std::size_t v_offset, v_stride;  // bytes from K to V (64, v_dim), and between its rows
+  std::size_t v_offset, v_stride;  // bytes from K to V, and between its rows where it is plain
   const std::int32_t* pages;       // pages[i] covers positions [64 i, 64 i + 64)
   int begin, end;
-  DType k_type, v_type;  // f16, bf16 or f32
+  int filled = 0;  // positions that the sequence has: the next part's are fetched ahead
+  DType k_type, v_type;
   float scale, softcap;
   float* m;  // (g) running maximum of the scores
   float* l;  // (g) sum of exp(score - m)
@@ -143,6 +162,7 @@ struct RowKernels {
   void (*quantize_q8)(const float* x, int k, void* q8_row);
   void (*norm)(const NormRow&);
   void (*rope)(const RopeRow&);
+  void (*store_cache)(const StoreCacheRow&);
   void (*attention_part)(const AttentionPart&);
   void (*attention_merge)(const AttentionMerge&);
   void (*activate)(ActivationKind, float* y, int n);  // y = act(y)

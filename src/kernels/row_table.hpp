@@ -29,6 +29,8 @@ ORRERY_FOR_EACH_BLOCK32(ORRERY_DECLARE)
 ORRERY_FOR_EACH_BLOCK256(ORRERY_DECLARE)
 #undef ORRERY_DECLARE
 
+extern "C" void ORRERY_KERNEL_NAME(attention_part)(const AttentionPart& a);
+extern "C" void ORRERY_KERNEL_NAME(attention_merge)(const AttentionMerge& a);
 extern "C" const PanelKernels ORRERY_KERNEL_NAME(panels);
 extern "C" const PanelKernels ORRERY_KERNEL_NAME(packed);
 extern "C" const DecodeKernels ORRERY_KERNEL_NAME(decode);

@@ -1,7 +1,6 @@
 // Row kernels of one instruction set: the table, float weights and everything without weights.
 // ISAS: emu avx2 avx512 neon
-#include "kernels/body/row_attention.hpp"
-#include "kernels/body/row_elementwise.hpp"
+#include "kernels/body/row_cache.hpp"
 #include "kernels/body/row_f32.hpp"
 #include "kernels/row_table.hpp"
 
@@ -32,8 +31,9 @@ constexpr RowKernels make_table() {
   table.quantize_q8 = quantize_q8;
   table.norm = norm;
   table.rope = rope;
-  table.attention_part = attention_part;
-  table.attention_merge = attention_merge;
+  table.store_cache = store_cache_row;
+  table.attention_part = ORRERY_KERNEL_NAME(attention_part);
+  table.attention_merge = ORRERY_KERNEL_NAME(attention_merge);
   table.activate = activate;
   table.glu = glu;
   table.add = add;

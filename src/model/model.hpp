@@ -25,7 +25,7 @@ struct RecordOptions {
   // Decides between the long and the short factors of longrope; windows it cannot fill become full
   // attention.
   std::uint32_t context_length = 0;
-  DType k_type = DType::f16, v_type = DType::f16;  // of the cache: f16, bf16 or f32
+  DType k_type = DType::f16, v_type = DType::f16;  // of the cache (cache_page.hpp)
 };
 
 class LoadedModel {

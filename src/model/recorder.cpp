@@ -29,7 +29,24 @@ std::uint32_t Recorder::window_of(std::uint32_t layer) const {
   return windowed && h_.window < options_.context_length ? h_.window : 0;
 }
 
-plan::CacheGroup Recorder::cache_group_of(std::uint32_t layer) const {
+// On an error a type that fits, so that recording goes on.
+DType Recorder::cache_type(DType wanted) {
+  const DTypeInfo& info = dtype_info(wanted);
+  std::string wrong;
+  if (h_.latent.rank > 0 && info.is_quantized) {
+    wrong = fmt::format("the latents of this model are not cached as {}", info.name);
+  } else if (h_.head_dim % info.block_len != 0) {
+    wrong = fmt::format(
+        "a cache of {} needs heads of a multiple of {} values and those of this model have {}",
+        info.name, info.block_len, h_.head_dim);
+  } else {
+    return wanted;
+  }
+  if (!error_) error_ = Error{"E_UNSUPPORTED", wrong + ": choose f16, bf16 or f32"};
+  return DType::f16;
+}
+
+plan::CacheGroup Recorder::cache_group_of(std::uint32_t layer) {
   plan::CacheGroup group;
   if (h_.state_layers[layer]) {
     group.kind = plan::CacheKind::state;
@@ -45,14 +62,14 @@ plan::CacheGroup Recorder::cache_group_of(std::uint32_t layer) const {
   group.kind = group.window == 0 ? plan::CacheKind::full : plan::CacheKind::window;
   group.kv_heads = h_.n_kv_heads;
   group.k_dim = group.v_dim = h_.head_dim;
-  group.k_type = options_.k_type;
-  group.v_type = options_.v_type;
+  group.k_type = group.v_type = cache_type(options_.k_type);
   if (h_.latent.rank > 0) {
     group.kv_heads = 1;
     group.k_dim = h_.latent.rank + h_.latent.rope_dim;
     group.v_dim = h_.latent.rank;
-    group.v_type = options_.k_type;
     group.v_in_k = true;
+  } else {
+    group.v_type = cache_type(options_.v_type);
   }
   return group;
 }

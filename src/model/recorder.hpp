@@ -118,7 +118,7 @@ class Recorder {
     std::int16_t group = 0, layer = 0;
     std::uint32_t window = 0;  // 0: all
   };
-  plan::CacheGroup cache_group_of(std::uint32_t layer) const;
+  plan::CacheGroup cache_group_of(std::uint32_t layer);
   plan::RecurrenceOptions recurrence();
   std::string full_name(std::string_view stem, std::string_view ending) const;
   plan::WeightId add(const std::string& name, Result<Tensor> tensor, std::uint32_t begin,
@@ -134,6 +134,7 @@ class Recorder {
   plan::AttentionOptions attention_options(plan::QkNorm norms);
   plan::NormOptions rms_options() const;
   void place_layers();
+  DType cache_type(DType wanted);
   std::int16_t rope_table(bool window_layer);
   std::uint32_t window_of(std::uint32_t layer) const;
 

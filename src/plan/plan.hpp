@@ -84,9 +84,10 @@ struct Weight {
 
 enum class CacheKind : std::uint8_t { full, window, state };
 
-// Pages of 64 tokens; one page holds all layers of the group. Layout `plain` of a page:
-// [layer][kv_head]{ K (64, k_dim) | V (64, v_dim) }, each of its own type: f16, bf16 or f32. With
-// v_in_k (latent attention) there is no V part: a value is the first v_dim elements of its key.
+// Pages of 64 tokens; one page holds all layers of the group: [layer][kv_head]{ K | V }, each of
+// its own type and laid out as tensor/cache_page.hpp says; plain types are rows (64, dim). With
+// v_in_k (latent attention; plain types) there is no V part: a value is the first v_dim elements of
+// its key.
 //
 // Of kind state, page i holds in f32 what the layers know after the last token so far in
 // [64 i, 64 i + 64): [layer]{ history (conv_rows, conv_dim) | state (kv_heads, k_dim, v_dim) }. A

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <new>
+#include <tuple>
 
 #include "engine/sampler.hpp"
 #include "engine/session.hpp"
@@ -81,12 +82,16 @@ std::vector<float> evaluate(Session& session, const Tokens& tokens) {
 }
 
 TEST_F(CpuSessionTest, DeterministicAnswersDoNotDependOnSlicesOrReuse) {
-  for (const DType type : {DType::f32, DType::q4_1}) {
+  const std::tuple<DType, DType, DType> types[] = {{DType::f32, DType::f16, DType::bf16},
+                                                   {DType::q4_1, DType::f16, DType::bf16},
+                                                   {DType::q4_1, DType::q8_0, DType::q4_0},
+                                                   {DType::f32, DType::q4_0, DType::q8_0}};
+  for (const auto& [type, k_type, v_type] : types) {
     for (const std::uint32_t window : {0U, 40U}) {
       TinyModel model({.type = type,
                        .window = window,
-                       .k_type = DType::f16,
-                       .v_type = DType::bf16,
+                       .k_type = k_type,
+                       .v_type = v_type,
                        .mixture = window == 0 ? test::TinyLlama::Mixture{} : kMixture},
                       true);
       const Tokens tokens = random_tokens(150, 1);
@@ -144,6 +149,12 @@ void expect_batch_equals_each_alone(TinyModel model, backend::Backend& backend) 
 TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAlone) {
   expect_batch_equals_each_alone(
       {{.type = DType::q4_1, .qk_norm = true, .k_type = DType::f16, .v_type = DType::f16}, false},
+      *backend);
+}
+
+TEST_P(CpuSessionThreadsTest, BatchOfThreeEqualsEachAloneWithAQuantizedCache) {
+  expect_batch_equals_each_alone(
+      {{.type = DType::q4_1, .qk_norm = true, .k_type = DType::q8_0, .v_type = DType::q8_0}, false},
       *backend);
 }
 

@@ -65,6 +65,24 @@ TEST_F(ModelTest, KeysAndValuesHaveTypesOfTheirOwn) {
             DType::f32);
 }
 
+TEST_F(ModelTest, AQuantizedCacheTakesLessAndWholeBlocks) {
+  const std::uint64_t half = open("llama-f16.gguf")->info().cache_bytes_per_token;
+  ModelOptions options;
+  options.k_type = DType::q8_0;
+  options.v_type = DType::q4_0;
+  EXPECT_EQ(open("llama-f16.gguf", options)->info().cache_bytes_per_token, half * (34 + 18) / 128);
+  const std::string latent = golden("../deepseek-v2-lite/deepseek-v2-lite-f16.gguf");
+  EXPECT_EQ(Model::open(latent, options, storage::system_io()).error().message,
+            "the latents of this model are not cached as Q8_0: choose f16, bf16 or f32");
+  const std::string heads_of_48 = golden("../mistral/mistral-f16.gguf");
+  const auto refused = Model::open(heads_of_48, options, storage::system_io());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, "E_UNSUPPORTED");
+  EXPECT_EQ(refused.error().message,
+            "a cache of Q8_0 needs heads of a multiple of 32 values and those of this model have "
+            "48: choose f16, bf16 or f32");
+}
+
 TEST_F(ModelTest, ContextIsCappedByMemoryOrRefused) {
   ModelOptions options;
   const std::uint64_t page = open("llama-f16.gguf")->info().cache_bytes_per_token * 64;

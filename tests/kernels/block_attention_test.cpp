@@ -35,26 +35,16 @@ struct Cache {
     v = random_floats(std::size_t(keys) * c.v_dim, 2);
     for (int key = 0; key < keys; ++key) {
       std::byte* page = pool.data() + table[key / 64] * page_bytes + head_offset;
-      const std::size_t slot = std::size_t(key % 64);
-      put(c.k_type, page + slot * k_row, k.data() + std::size_t(key) * c.k_dim, c.k_dim);
-      put(c.v_type, page + 64 * k_row + slot * v_row, v.data() + std::size_t(key) * c.v_dim,
-          c.v_dim);
+      const int slot = key % 64;
+      put(c.k_type, CacheSide::keys, slot, page, k.data() + std::size_t(key) * c.k_dim, c.k_dim);
+      put(c.v_type, CacheSide::values, slot, page + 64 * k_row,
+          v.data() + std::size_t(key) * c.v_dim, c.v_dim);
     }
   }
-  static void put(DType type, std::byte* target, float* row, int n) {
-    for (int i = 0; i < n; ++i) {
-      if (type == DType::f32) {
-        std::memcpy(target + 4 * i, row + i, 4);
-      } else if (type == DType::bf16) {
-        const std::uint16_t half = f32_to_bf16(row[i]);
-        std::memcpy(target + 2 * i, &half, 2);
-      } else {
-        const std::uint16_t half = f32_to_f16(row[i]);
-        std::memcpy(target + 2 * i, &half, 2);
-        row[i] = f16_to_f32(half);
-      }
-      row[i] = rounded_bf16(row[i]);
-    }
+  static void put(DType type, CacheSide side, int slot, std::byte* bytes, float* row, int n) {
+    write_cache_row(type, side, n, slot, row, bytes);
+    read_cache_row(type, side, n, slot, bytes, row);
+    for (int i = 0; i < n; ++i) row[i] = rounded_bf16(row[i]);
   }
 };
 
@@ -186,9 +176,10 @@ TEST_P(BlockAttentionTest, Sinks) {
          .sinks = true});
 }
 TEST_P(BlockAttentionTest, CacheTypes) {
-  for (const DType k : {DType::f16, DType::bf16, DType::f32}) {
-    for (const DType v : {DType::f16, DType::bf16, DType::f32}) {
-      check({.k_dim = 40,
+  const DType types[] = {DType::f16, DType::bf16, DType::f32, DType::q8_0, DType::q4_0};
+  for (const DType k : types) {
+    for (const DType v : types) {
+      check({.k_dim = is_quantized_cache(k) ? 160 : 40,
              .v_dim = 64,
              .heads = 2,
              .tokens = 70,

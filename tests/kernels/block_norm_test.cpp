@@ -168,29 +168,27 @@ TEST_P(BlockNormTest, ToXRoundsToNearestEven) {
   }
 }
 
-TEST_P(BlockNormTest, StoreCacheWritesRowsAndSkipsPadding) {
-  for (const int dim : {8, 64, 40}) {
+TEST_P(BlockNormTest, StoreCacheWritesTheBytesOfTheDefinitionAndSkipsPadding) {
+  for (const int dim : {8, 40, 64, 160}) {
     const std::vector<float> x = random_floats(32 * dim, 1);
-    for (const DType type : {DType::f16, DType::bf16, DType::f32}) {
-      std::vector<std::byte> rows(33 * 4 * dim, std::byte{0xAA});
-      void* dst[32] = {};
-      for (int t = 0; t < 32; t += t == 3 ? 2 : 1) dst[t] = rows.data() + 4 * dim * (31 - t);
-      blocks->store_cache({x.data(), dim, dst, type});
-      for (int t = 0; t < 32; ++t) {
-        const std::byte* row = rows.data() + 4 * dim * (31 - t);
-        for (int i = 0; i < dim; ++i) {
-          if (dst[t] == nullptr) {
-            ASSERT_EQ(row[i], std::byte{0xAA});
-          } else if (type == DType::f32) {
-            ASSERT_EQ(std::memcmp(row + 4 * i, &x[32 * i + t], 4), 0);
-          } else {
-            const float value = x[32 * i + t];
-            const std::uint16_t half = type == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
-            ASSERT_EQ(std::memcmp(row + 2 * i, &half, 2), 0);
-          }
+    for (const DType type : {DType::f16, DType::bf16, DType::f32, DType::q8_0, DType::q4_0}) {
+      if (dim % static_cast<int>(dtype_info(type).block_len) != 0) continue;
+      for (const CacheSide side : {CacheSide::keys, CacheSide::values}) {
+        const std::size_t bytes = 64 * row_bytes(type, static_cast<std::uint64_t>(dim));
+        std::vector<std::byte> expected(2 * bytes, std::byte{0xAA}), pages = expected;
+        CacheSlot to[32] = {};
+        for (int t = 0; t < 32; ++t) {
+          if (t == 4) continue;
+          const std::size_t page = t < 15 ? 0 : bytes;
+          const int slot = (7 * t + 50) % 64;
+          to[t] = {pages.data() + page, slot};
+          std::vector<float> row;
+          for (int i = 0; i < dim; ++i) row.push_back(x[32 * i + t]);
+          write_cache_row(type, side, dim, slot, row.data(), expected.data() + page);
         }
+        blocks->store_cache({x.data(), dim, to, type, side});
+        ASSERT_EQ(pages, expected) << dtype_info(type).name << " " << dim;
       }
-      ASSERT_EQ(rows[32 * 4 * dim], std::byte{0xAA});
     }
   }
 }

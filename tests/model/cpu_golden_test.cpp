@@ -2,6 +2,8 @@
 // and held to the bounds of f32; without, prefill rounds operands to bf16.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "support/golden.hpp"
 #include "support/paths.hpp"
 #include "support/taps.hpp"
@@ -88,6 +90,28 @@ INSTANTIATE_TEST_SUITE_P(Families, CpuGolden,
                                            "qwen3-moe", "olmoe", "granitemoe", "gpt-oss",
                                            "deepseek-yarn", "deepseek-v2", "deepseek-v2-lite",
                                            "deepseek-v3", "lfm2", "mamba2", "qwen3-next"));
+
+// Full attention, norms of heads, windows and soft caps; heads of 32 and of 64.
+class CpuGoldenCache : public ::testing::TestWithParam<std::tuple<const char*, DType>> {};
+
+TEST_P(CpuGoldenCache, QuantizedKeysAndValues) {
+  const std::string folder = std::get<0>(GetParam());
+  const DType type = std::get<1>(GetParam());
+  testing::GoldenCase golden;
+  golden.folder = test::shared_dir() + "/data/golden/" + folder;
+  if (!std::filesystem::exists(golden.folder)) GTEST_SKIP() << golden.folder << " is absent";
+  golden.model = golden.folder + "/" + folder + "-f16.gguf";
+  golden.tolerance = testing::Tolerance::rounded;
+  golden.max_kl = type == DType::q8_0 ? 4e-4 : 6e-2;
+  golden.runner.cache_type = type;
+  const auto backend = backend::make_cpu_backend({.threads = 2, .isa = ""});
+  ASSERT_TRUE(backend) << backend.error().message;
+  testing::check_golden(**backend, golden);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, CpuGoldenCache,
+                         ::testing::Combine(::testing::Values("llama", "qwen3", "gemma2"),
+                                            ::testing::Values(DType::q8_0, DType::q4_0)));
 
 }  // namespace
 }  // namespace orrery::model

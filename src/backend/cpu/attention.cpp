@@ -201,6 +201,7 @@ class AttentionRows : public CpuStep {
     args.pages = batch.page_tables[s_.group] + batch.row_sequence[item.row] * batch.pages_stride;
     args.begin = std::max(item.begin, first);
     args.end = std::min(item.end, first + kPartTokens);
+    args.filled = item.end;
     args.k_type = s_.k_type;
     args.v_type = s_.v_type;
     args.scale = s_.scale;
@@ -318,6 +319,12 @@ class AttentionBlocks : public CpuStep {
 }  // namespace
 
 StepResult make_attention(const CompileContext& context, const plan::Step& step) {
+  const plan::CacheGroup& cache = context.plan->groups[static_cast<std::size_t>(step.group)];
+  const bool quantized = is_quantized_cache(cache.k_type) || is_quantized_cache(cache.v_type);
+  if (quantized && std::max(step.k_dim, step.v_dim) > kernels::kMaxQuantizedDim) {
+    return fail("E_UNSUPPORTED", "the CPU backend has a quantized cache for heads of up to " +
+                                     std::to_string(kernels::kMaxQuantizedDim) + " values");
+  }
   return std::make_unique<AttentionRows>(context, step);
 }
 

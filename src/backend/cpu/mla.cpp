@@ -1,5 +1,6 @@
 // Latent attention of rows (plan/mla.hpp): absorbed queries, cached latents, values of heads.
 #include <algorithm>
+#include <cstring>
 
 #include "backend/cpu/cache_rows.hpp"
 #include "plan/mla.hpp"
@@ -157,7 +158,7 @@ class MlaWriteRows : public CpuStep {
     float* rotated = scratch + step_.v_dim;
     std::memcpy(rotated, latent_.row(row) + step_.v_dim, step_.rope_dim * sizeof(float));
     rotate(rotated, row);
-    store_row(kernels_, cache_.k_type, scratch, step_.k_dim, cache_.k_row(batch, row, 0));
+    store_row(kernels_, cache_, batch, row, 0, CacheSide::keys, scratch, step_.k_dim);
   }
 
   void rotate(float* x, std::int32_t row) const {

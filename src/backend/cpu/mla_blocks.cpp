@@ -1,6 +1,7 @@
 // Latent attention of blocks (plan/mla.hpp), class b16: the keys and values of a head are expanded
 // from the cached latents page by page, just before its queries see them.
 #include <algorithm>
+#include <cstring>
 
 #include "backend/cpu/attention_output.hpp"
 #include "backend/cpu/cache_rows.hpp"
@@ -61,7 +62,7 @@ class MlaWriteBlocks : public CpuStep {
     kernels_.norm(args);
     const std::size_t rank = std::size_t{step_.v_dim} * 32;
     rotate(latent_.block(b) + rank, b, scratch + rank);
-    store_block(kernels_, cache_, batch, b, 0, scratch, step_.k_dim, true);
+    store_block(kernels_, cache_, batch, b, 0, CacheSide::keys, scratch, step_.k_dim);
   }
 
   void rotate(const float* from, std::int32_t b, float* to) const {

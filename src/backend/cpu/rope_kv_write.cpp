@@ -98,11 +98,11 @@ class RopeRows : public CpuStep, public RowRope {
   }
 
   void store_k(const Batch& batch, std::int32_t row, std::uint32_t head, const float* k) const {
-    store_row(kernels_, s_.cache.k_type, k, s_.k_dim, s_.cache.k_row(batch, row, head));
+    store_row(kernels_, s_.cache, batch, row, head, CacheSide::keys, k, s_.k_dim);
   }
   void store_v(const Batch& batch, std::int32_t row, std::uint32_t head) const {
-    store_row(kernels_, s_.cache.v_type, s_.v.row(row) + std::size_t{head} * s_.v_dim, s_.v_dim,
-              s_.cache.v_row(batch, row, head));
+    store_row(kernels_, s_.cache, batch, row, head, CacheSide::values,
+              s_.v.row(row) + std::size_t{head} * s_.v_dim, s_.v_dim);
   }
 
   void normalize(const float* x, const float* weight, std::uint32_t n_heads, float* to) const {
@@ -158,9 +158,9 @@ class RopeBlocks : public CpuStep {
       if (i % 3 == 0) normalize_rotate(s_.q.block(b), s_.q_norm, s_.heads, b, s_.out.block(b));
       if (i % 3 == 1) {
         normalize_rotate(s_.k.block(b), s_.k_norm, s_.kv_heads, b, scratch);
-        store(*worker.batch, b, scratch, true);
+        store(*worker.batch, b, scratch, CacheSide::keys);
       }
-      if (i % 3 == 2) store(*worker.batch, b, s_.v.block(b), false);
+      if (i % 3 == 2) store(*worker.batch, b, s_.v.block(b), CacheSide::values);
     });
   }
 
@@ -203,11 +203,11 @@ class RopeBlocks : public CpuStep {
                            .from = x});
   }
 
-  void store(const Batch& batch, std::int32_t b, const float* x, bool is_k) const {
-    const std::uint32_t dim = is_k ? s_.k_dim : s_.v_dim;
+  void store(const Batch& batch, std::int32_t b, const float* x, CacheSide side) const {
+    const std::uint32_t dim = side == CacheSide::keys ? s_.k_dim : s_.v_dim;
     for (std::uint32_t h = 0; h < s_.kv_heads; ++h) {
-      store_block(*kernels_.blocks, s_.cache, batch, b, h, x + std::size_t{h} * dim * 32, dim,
-                  is_k);
+      store_block(*kernels_.blocks, s_.cache, batch, b, h, side, x + std::size_t{h} * dim * 32,
+                  dim);
     }
   }
 

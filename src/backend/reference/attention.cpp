@@ -1,38 +1,22 @@
-// rope_kv_write and attention over pages in the `plain` layout (plan.hpp, CacheGroup).
+// rope_kv_write and attention over pages as plan.hpp (CacheGroup) and cache_page.hpp have them.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "backend/reference/reference_program.hpp"
 #include "base/check.hpp"
-#include "tensor/half.hpp"
+#include "tensor/cache_page.hpp"
 
 namespace orrery::backend::reference {
 
 using plan::kPageTokens;
 
-void store_elements(DType type, std::byte* target, const double* x, std::uint32_t n) {
-  for (std::uint32_t i = 0; i < n; ++i) {
-    const auto value = static_cast<float>(x[i]);
-    const std::uint16_t half = type == DType::bf16 ? f32_to_bf16(value) : f32_to_f16(value);
-    if (type == DType::f32) {
-      std::memcpy(target + 4ULL * i, &value, 4);
-    } else {
-      std::memcpy(target + 2ULL * i, &half, 2);
-    }
-  }
+namespace {
+
+int slot_of(std::int32_t position) {
+  return position % static_cast<int>(kPageTokens);
 }
 
-double load_element(DType type, const std::byte* source, std::uint32_t i) {
-  float value = 0.0F;
-  std::uint16_t half = 0;
-  if (type == DType::f32) {
-    std::memcpy(&value, source + 4ULL * i, 4);
-    return value;
-  }
-  std::memcpy(&half, source + 2ULL * i, 2);
-  return type == DType::bf16 ? bf16_to_f32(half) : f16_to_f32(half);
-}
+}  // namespace
 
 void rotate(const plan::Step& step, const std::vector<float>& frequencies, std::int32_t position,
             double* x) {
@@ -69,10 +53,10 @@ void normalise_and_rotate(const plan::Step& step, const std::vector<float>& weig
 
 }  // namespace
 
-// The address of K (or V) of one head at a position of the sequence that `row` belongs to.
-std::byte* ReferenceProgram::cache_row(const plan::Step& step, const Batch& batch, std::int64_t row,
-                                       std::int32_t position, std::uint32_t head,
-                                       bool value) const {
+// The keys or values of one head in the page of a position of the sequence that `row` belongs to.
+std::byte* ReferenceProgram::cache_side(const plan::Step& step, const Batch& batch,
+                                        std::int64_t row, std::int32_t position, std::uint32_t head,
+                                        CacheSide side) const {
   const plan::CacheGroup& group = plan_.groups[step.group];
   const PagePool& pool = bindings_.pools[step.group];
   const std::int64_t entry = std::int64_t{batch.row_sequence[row]} * batch.pages_stride +
@@ -80,15 +64,36 @@ std::byte* ReferenceProgram::cache_row(const plan::Step& step, const Batch& batc
   const std::int32_t page = batch.page_tables[step.group][entry];
   ORRERY_CHECK(page >= 0 && static_cast<std::uint32_t>(page) < pool.capacity);
   const std::uint64_t head_index = std::uint64_t{group.kv_heads} * step.group_layer + head;
-  const std::uint64_t slot = static_cast<std::uint32_t>(position) % kPageTokens;
-  const std::uint64_t offset =
-      value ? group.v_offset() + slot * group.v_stride() : slot * group.k_row_bytes();
+  const std::uint64_t offset = side == CacheSide::values ? group.v_offset() : 0;
   return pool.base + group.page_bytes() * static_cast<std::uint32_t>(page) +
          group.head_bytes() * head_index + offset;
 }
 
-void ReferenceProgram::rope_kv_write(const plan::Step& step, const Batch& batch) {
+void ReferenceProgram::write_cache(const plan::Step& step, const Batch& batch, std::int64_t row,
+                                   std::uint32_t head, CacheSide side, const double* x) {
   const plan::CacheGroup& group = plan_.groups[step.group];
+  const bool keys = side == CacheSide::keys;
+  const std::vector<float> values(x, x + (keys ? group.k_dim : group.v_dim));
+  const std::int32_t position = batch.positions[row];
+  write_cache_row(keys ? group.k_type : group.v_type, side, static_cast<int>(values.size()),
+                  slot_of(position), values.data(),
+                  cache_side(step, batch, row, position, head, side));
+}
+
+std::vector<float> ReferenceProgram::read_cache(const plan::Step& step, const Batch& batch,
+                                                std::int64_t row, std::int32_t position,
+                                                std::uint32_t head, CacheSide side) const {
+  const plan::CacheGroup& group = plan_.groups[step.group];
+  if (group.v_in_k) side = CacheSide::keys;
+  const bool keys = side == CacheSide::keys;
+  std::vector<float> values(keys ? group.k_dim : group.v_dim);
+  read_cache_row(keys ? group.k_type : group.v_type, side, static_cast<int>(values.size()),
+                 slot_of(position), cache_side(step, batch, row, position, head, side),
+                 values.data());
+  return values;
+}
+
+void ReferenceProgram::rope_kv_write(const plan::Step& step, const Batch& batch) {
   std::vector<float> frequencies, q_weight, k_weight;
   if (step.rope_table != plan::kNone) frequencies = plan_.constants[step.rope_table];
   if (step.qk_norm != plan::QkNorm::none) {
@@ -109,16 +114,13 @@ void ReferenceProgram::rope_kv_write(const plan::Step& step, const Batch& batch)
     normalise_and_rotate(step, k_weight, frequencies, position, step.kv_heads, k.data());
     const double* v = &buffers_[step.in[2]][std::size_t{v_cols} * row];
     for (std::uint32_t h = 0; h < step.kv_heads; ++h) {
-      store_elements(group.k_type, cache_row(step, batch, row, position, h, false),
-                     &k[std::size_t{h} * step.k_dim], step.k_dim);
-      store_elements(group.v_type, cache_row(step, batch, row, position, h, true),
-                     v + h * step.v_dim, step.v_dim);
+      write_cache(step, batch, row, h, CacheSide::keys, &k[std::size_t{h} * step.k_dim]);
+      write_cache(step, batch, row, h, CacheSide::values, v + h * step.v_dim);
     }
   }
 }
 
 void ReferenceProgram::attention(const plan::Step& step, const Batch& batch) {
-  const plan::CacheGroup& group = plan_.groups[step.group];
   const std::uint32_t k_dim = step.k_dim, v_dim = step.v_dim;
   std::vector<float> sinks;
   if (step.w[0] != plan::kNone) sinks = weight_row(step.w[0], 0);
@@ -132,9 +134,9 @@ void ReferenceProgram::attention(const plan::Step& step, const Batch& batch) {
       const double* q = &buffers_[step.in[0]][head * k_dim];
       std::vector<double> scores;
       for (std::int32_t p = first; p <= last; ++p) {
-        const std::byte* k = cache_row(step, batch, row, p, kv_head, false);
+        const std::vector<float> k = read_cache(step, batch, row, p, kv_head, CacheSide::keys);
         double score = 0.0;
-        for (std::uint32_t i = 0; i < k_dim; ++i) score += q[i] * load_element(group.k_type, k, i);
+        for (std::uint32_t i = 0; i < k_dim; ++i) score += q[i] * double{k[i]};
         score *= step.scale;
         if (step.softcap > 0.0F) score = step.softcap * std::tanh(score / step.softcap);
         scores.push_back(score);
@@ -146,10 +148,9 @@ void ReferenceProgram::attention(const plan::Step& step, const Batch& batch) {
       double* out = &buffers_[step.out[0]][head * v_dim];
       std::fill(out, out + v_dim, 0.0);
       for (std::int32_t p = first; p <= last; ++p) {
-        const std::byte* v = cache_row(step, batch, row, p, kv_head, true);
+        const std::vector<float> v = read_cache(step, batch, row, p, kv_head, CacheSide::values);
         const double weight = scores[p - first] / sum;
-        for (std::uint32_t i = 0; i < v_dim; ++i)
-          out[i] += weight * load_element(group.v_type, v, i);
+        for (std::uint32_t i = 0; i < v_dim; ++i) out[i] += weight * double{v[i]};
       }
     }
   }

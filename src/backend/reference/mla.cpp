@@ -9,7 +9,6 @@
 namespace orrery::backend::reference {
 
 void ReferenceProgram::mla_write(const plan::Step& step, const Batch& batch) {
-  const plan::CacheGroup& group = plan_.groups[step.group];
   const std::vector<float>& frequencies = plan_.constants[step.rope_table];
   const std::vector<float> norm = weight_row(step.w[1], 0);
   const std::uint32_t rank = step.v_dim, nope = step.nope_dim, rope = step.rope_dim;
@@ -21,8 +20,7 @@ void ReferenceProgram::mla_write(const plan::Step& step, const Batch& batch) {
     std::vector<double> latent(from, from + rank + rope);
     rms_norm(latent.data(), rank, norm.data(), 0.0, step.eps);
     rotate(step, frequencies, position, &latent[rank]);
-    store_elements(group.k_type, cache_row(step, batch, row, position, 0, false), latent.data(),
-                   rank + rope);
+    write_cache(step, batch, row, 0, CacheSide::keys, latent.data());
     for (std::uint32_t h = 0; h < step.heads; ++h) {
       const std::size_t head = std::size_t{step.heads} * row + h;
       const double* q = &buffers_[step.in[0]][head * (nope + rope)];
@@ -85,7 +83,6 @@ void expand(const std::vector<std::vector<float>>& matrix, bool transposed, cons
 // The rows of a prefill are of one sequence: each head is expanded once, at all of its positions.
 void ReferenceProgram::mla_attention(const plan::Step& step, const Batch& batch) {
   if (batch.n_tokens == 0) return;
-  const plan::CacheGroup& group = plan_.groups[step.group];
   const std::uint32_t rank = step.v_dim, nope = step.nope_dim, v = step.v_head;
   const std::uint32_t k_dim = nope + step.rope_dim;
   const auto n = static_cast<std::size_t>(batch.positions[batch.n_tokens - 1]) + 1;
@@ -98,10 +95,11 @@ void ReferenceProgram::mla_attention(const plan::Step& step, const Batch& batch)
   for (std::uint32_t h = 0; h < step.heads; ++h) {
     const auto k_matrix = matrix(step.w[0], key_rows(step, h));
     const auto v_matrix = matrix(step.w[split ? 1 : 0], value_rows(step, h));
-    std::vector<double> keys(n * k_dim, 0.0), values(n * v, 0.0), latent(step.k_dim);
+    std::vector<double> keys(n * k_dim, 0.0), values(n * v, 0.0);
     for (std::size_t p = 0; p < n; ++p) {
-      const std::byte* row = cache_row(step, batch, 0, static_cast<std::int32_t>(p), 0, false);
-      for (std::uint32_t i = 0; i < step.k_dim; ++i) latent[i] = load_element(group.k_type, row, i);
+      const std::vector<float> row =
+          read_cache(step, batch, 0, static_cast<std::int32_t>(p), 0, CacheSide::keys);
+      const std::vector<double> latent(row.begin(), row.end());
       expand(k_matrix, split, latent.data(), &keys[p * k_dim]);
       std::copy(latent.begin() + rank, latent.end(), &keys[p * k_dim + nope]);
       expand(v_matrix, false, latent.data(), &values[p * v]);

@@ -9,6 +9,7 @@
 
 #include "backend/backend.hpp"
 #include "base/thread_team.hpp"
+#include "tensor/cache_page.hpp"
 
 namespace orrery::backend::reference {
 
@@ -43,8 +44,13 @@ class ReferenceProgram : public Program {
   // attention.cpp
   void rope_kv_write(const plan::Step& step, const Batch& batch);
   void attention(const plan::Step& step, const Batch& batch);
-  std::byte* cache_row(const plan::Step& step, const Batch& batch, std::int64_t row,
-                       std::int32_t position, std::uint32_t head, bool value) const;
+  std::byte* cache_side(const plan::Step& step, const Batch& batch, std::int64_t row,
+                        std::int32_t position, std::uint32_t head, CacheSide side) const;
+  // Keys or values of one head of a row's token; those at any position of its sequence.
+  void write_cache(const plan::Step& step, const Batch& batch, std::int64_t row, std::uint32_t head,
+                   CacheSide side, const double* x);
+  std::vector<float> read_cache(const plan::Step& step, const Batch& batch, std::int64_t row,
+                                std::int32_t position, std::uint32_t head, CacheSide side) const;
 
   // mla.cpp
   void mla_write(const plan::Step& step, const Batch& batch);
@@ -82,8 +88,5 @@ void rms_norm(double* x, std::uint32_t n, const float* weight, double offset, do
 // Rotates the rope_dim elements from x.
 void rotate(const plan::Step& step, const std::vector<float>& frequencies, std::int32_t position,
             double* x);
-// Elements of the cache: n of them written, element i read.
-void store_elements(DType type, std::byte* target, const double* x, std::uint32_t n);
-double load_element(DType type, const std::byte* source, std::uint32_t i);
 
 }  // namespace orrery::backend::reference

@@ -8,12 +8,11 @@
 #include "kernels/body/block_layout.hpp"
 #include "kernels/body/block_math.hpp"
 #include "kernels/body/block_product.hpp"
-#include "kernels/body/cache_types.hpp"
+#include "kernels/body/cache_panels.hpp"
 
 namespace orrery::kernels {
 namespace {
 
-constexpr int kPageKeys = 64;
 constexpr float kLog2E = 1.44269504F;
 constexpr float kNoScore = -3.0e38F;  // a maximum that no score has raised yet
 
@@ -182,47 +181,13 @@ struct BlockFlash {
 
   // K and V of a page -> panels. Keys behind the last query are zeroed: their memory is not filled.
   void convert(int page) const {
-    const std::size_t k_row = element_bytes(a.k_type) * static_cast<std::size_t>(a.k_dim);
-    const std::size_t v_row = element_bytes(a.v_type) * static_cast<std::size_t>(a.v_dim);
     const int filled = last + 1 - page * kPageKeys;
     const std::byte* k = a.make_page != nullptr
                              ? a.make_page(a.context, page, filled)
                              : a.pool + a.pages[page] * a.page_bytes + a.head_offset;
-    const std::byte* v_rows = k + kPageKeys * k_row;
-    for (int key = 0; key < kPageKeys; ++key) {
-      std::uint8_t* panel =
-          k_panel + static_cast<std::size_t>(key / 32) * shape.k_steps * P::kStepBytes;
-      const std::byte* row = k + k_row * static_cast<std::size_t>(key);
-      for (int step = 0; step < shape.k_steps; ++step, panel += P::kStepBytes) {
-        P::pack(panel, key % 32, cache_values(a.k_type, row, 32 * step, a.k_dim, key < filled),
-                cache_values(a.k_type, row, 32 * step + 16, a.k_dim, key < filled));
-      }
-    }
-    for (int base = 0; base < 32 * shape.v_panels; base += 16) {
-      for (int half = 0; half < 2; ++half) {
-        alignas(64) float pairs[16][16];
-        V::F v[16];  // [pair of keys][feature], then [feature][pair of keys]
-        for (int i = 0; i < 16; ++i) {
-          const int key = 32 * half + 2 * i;
-          const std::byte* row = v_rows + v_row * static_cast<std::size_t>(key);
-          store_bf16_pairs(pairs[i], cache_values(a.v_type, row, base, a.v_dim, key < filled),
-                           cache_values(a.v_type, row + v_row, base, a.v_dim, key + 1 < filled));
-        }
-        for (int i = 0; i < 16; ++i) v[i] = V::load(pairs[i]);
-        transpose16(v);
-        std::uint8_t* panel = v_panel + (base / 32 * 2 + half) * P::kStepBytes;
-        for (int i = 0; i < 16; ++i) {
-          P::place(panel, base % 32 + i,
-                   [&](void* target) { V::store(static_cast<float*>(target), v[i]); });
-        }
-      }
-    }
-  }
-
-  // 16 elements of a cache row from `at`; beyond n, or where not valid, zero.
-  static V::F cache_values(DType type, const std::byte* row, int at, int n, bool valid) {
-    const int count = !valid || at >= n ? 0 : n - at < 16 ? n - at : 16;
-    return load_cache(type, row + element_bytes(type) * static_cast<std::size_t>(at), count);
+    const std::byte* v = k + kPageKeys * cache_row_bytes(a.k_type, a.k_dim);
+    CachePanels<P>::keys(a.k_type, k, a.k_dim, filled, k_panel);
+    CachePanels<P>::values(a.v_type, v, a.v_dim, filled, v_panel);
   }
 
   // Scores of a page -> weights of its keys.

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "kernels/block_kernels.hpp"
+#include "kernels/body/cache_store.hpp"
+#include "kernels/body/cache_types.hpp"
 #include "kernels/isa/widen.hpp"
 
 namespace orrery::kernels {
@@ -71,29 +73,56 @@ void block_to_row(const float* f, int t, int features, float* row) {
   for (int i = 0; i < features; ++i) row[i] = f[32 * i + t];
 }
 
+// 16 tokens of a half of a block: features base.. of each, count at most.
+ORRERY_INLINE void load_tokens(const float* x, int half, int base, int count, V::F* v) {
+  for (int i = 0; i < 16; ++i) {
+    v[i] = i < count ? V::load(x + 32 * (base + i) + 16 * half) : V::zero();
+  }
+  transpose16(v);  // [feature][token], then [token][feature]
+}
+
+void store_plain_cache(const StoreCacheBlock& a, int half) {
+  for (int base = 0; base < a.dim; base += 16) {
+    const int count = a.dim - base < 16 ? a.dim - base : 16;
+    V::F v[16];
+    load_tokens(a.x, half, base, count, v);
+    for (int i = 0; i < 16; ++i) {
+      const CacheSlot& to = a.to[16 * half + i];
+      if (to.bytes == nullptr) continue;
+      std::byte* row = to.bytes + element_bytes(a.type) * static_cast<std::size_t>(a.dim * to.slot);
+      if (a.type == DType::f32) {
+        V::store_partial(reinterpret_cast<float*>(row) + base, v[i], count);
+      } else if (a.type == DType::bf16) {
+        std::uint16_t values[16];
+        V::store_bf16(values, v[i]);
+        __builtin_memcpy(row + 2 * base, values, 2 * static_cast<std::size_t>(count));
+      } else {
+        V::store_f16_partial(row + 2 * base, v[i], count);
+      }
+    }
+  }
+}
+
+void store_quantized_cache(const StoreCacheBlock& a, int half) {
+  for (int base = 0; base < a.dim; base += kCacheGroup) {
+    V::F low[16], high[16];
+    load_tokens(a.x, half, base, 16, low);
+    load_tokens(a.x, half, base + 16, 16, high);
+    for (int i = 0; i < 16; ++i) {
+      const CacheSlot& to = a.to[16 * half + i];
+      if (to.bytes == nullptr) continue;
+      store_cache_block(a.type, a.side, a.dim, to.slot, base / kCacheGroup, low[i], high[i],
+                        to.bytes);
+    }
+  }
+}
+
 void block_store_cache(const StoreCacheBlock& a) {
-  for (int half = 0; half < 32; half += 16) {
-    for (int base = 0; base < a.dim; base += 16) {
-      const int count = a.dim - base < 16 ? a.dim - base : 16;
-      V::F v[16];  // [feature][token], then [token][feature]
-      for (int i = 0; i < 16; ++i) {
-        v[i] = i < count ? V::load(a.x + 32 * (base + i) + half) : V::zero();
-      }
-      transpose16(v);
-      for (int i = 0; i < 16; ++i) {
-        void* target = a.dst[half + i];
-        if (target == nullptr) continue;
-        if (a.type == DType::f32) {
-          V::store_partial(static_cast<float*>(target) + base, v[i], count);
-        } else if (a.type == DType::bf16) {
-          std::uint16_t row[16];
-          V::store_bf16(row, v[i]);
-          __builtin_memcpy(static_cast<std::uint8_t*>(target) + 2 * base, row,
-                           2 * static_cast<std::size_t>(count));
-        } else {
-          V::store_f16_partial(static_cast<std::uint8_t*>(target) + 2 * base, v[i], count);
-        }
-      }
+  for (int half = 0; half < 2; ++half) {
+    if (is_quantized_cache(a.type)) {
+      store_quantized_cache(a, half);
+    } else {
+      store_plain_cache(a, half);
     }
   }
 }

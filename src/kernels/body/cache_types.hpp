@@ -1,7 +1,8 @@
-// The element types of cached keys and values, and how 16 elements of a row become floats.
+// The plain element types of cached keys and values, and how 16 elements of a row become floats.
 #pragma once
 
 #include "kernels/isa/vec.hpp"
+#include "tensor/cache_page.hpp"
 #include "tensor/dtype.hpp"
 
 namespace orrery::kernels {
@@ -39,6 +40,13 @@ template <class Function>
 
 ORRERY_INLINE std::size_t element_bytes(DType type) {
   return type == DType::f32 ? 4 : 2;
+}
+// Of a token: keys or values of one head.
+ORRERY_INLINE std::size_t cache_row_bytes(DType type, int dim) {
+  if (is_quantized_cache(type)) {
+    return static_cast<std::size_t>(dim / kCacheGroup * cache_block_bytes(type));
+  }
+  return element_bytes(type) * static_cast<std::size_t>(dim);
 }
 // The first n (at most 16) elements from p, the others zero.
 ORRERY_INLINE V::F load_cache(DType type, const std::byte* p, int n) {

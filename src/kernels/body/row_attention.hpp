@@ -1,29 +1,25 @@
-// Decode attention, class f32: scores and weighted sums of one part of at most 256 positions.
+// Decode attention: scores and weighted sums of one part of at most 256 positions.
 //
-// score = tree sum of 16-lane fma dots, times scale, soft-capped; p = exp(score - max of the part);
-// l = the tree sum of 16 lanes (lane i takes positions begin + i mod 16); o by fma, token by token.
+// Class f32, where keys and values are plain: score = tree sum of 16-lane fma dots, times scale,
+// soft-capped; p = exp(score - max of the part); l = the tree sum of 16 lanes (lane i takes
+// positions begin + i mod 16); o by fma, token by token. Scores with quantized keys and sums with
+// quantized values: row_attention_keys.hpp and _values.hpp.
 #pragma once
 
-#include "kernels/body/cache_types.hpp"
+#include "kernels/body/attention_pages.hpp"
 #include "kernels/body/math.hpp"
-#include "kernels/row_kernels.hpp"
+#include "kernels/body/row_attention_keys.hpp"
+#include "kernels/body/row_attention_values.hpp"
 
 namespace orrery::kernels {
 namespace {
-
-constexpr int kPartPositions = 256;
-constexpr int kPageTokens = 64;
-
-[[gnu::always_inline]] inline const std::byte* page_of(const AttentionPart& a, int position) {
-  const auto page = static_cast<std::size_t>(a.pages[position / kPageTokens]);
-  return a.pool + page * a.page_bytes + a.head_offset;
-}
 
 // scores[head][t - begin] of kHeads heads for four tokens at a time.
 template <class Cache, int kHeads>
 [[gnu::always_inline]] inline void score_part(const AttentionPart& a, int head, float* scores) {
   const std::ptrdiff_t row_bytes = static_cast<std::ptrdiff_t>(a.k_dim) * Cache::kBytes;
   for (int t = a.begin; t < a.end; t += 4) {
+    values_ahead(a, t).fetch(t % kPageTokens, 4);
     const std::byte* k[4];
     for (int j = 0; j < 4; ++j) {
       const int position = t + j < a.end ? t + j : a.end - 1;
@@ -44,7 +40,7 @@ template <class Cache, int kHeads>
     }
     for (int h = 0; h < kHeads; ++h)
       V::sum4(acc[h][0], acc[h][1], acc[h][2], acc[h][3],
-              scores + h * kPartPositions + (t - a.begin));
+              scores + h * kScoreStride + (t - a.begin));
   }
 }
 
@@ -84,12 +80,14 @@ template <class Cache, int kHeads, int kSlices>
   for (int t = a.begin; t < a.end;) {
     const std::byte* v = page_of(a, t) + a.v_offset + i * Cache::kBytes;
     const int page_end = (t / kPageTokens + 1) * kPageTokens;
+    const Ahead ahead = keys_ahead(a, t, 0, 1);
     for (const int stop = page_end < a.end ? page_end : a.end; t < stop; ++t) {
+      if (i == 0) ahead.fetch(t % kPageTokens, 1);
       const std::byte* row = v + t % kPageTokens * row_bytes;
       for (int s = 0; s < kSlices; ++s) {
         const V::F value = Cache::load(row + 16 * s * Cache::kBytes, a.v_dim - i - 16 * s);
         for (int h = 0; h < kHeads; ++h) {
-          const V::F p = V::splat(weights[h * kPartPositions + (t - a.begin)]);
+          const V::F p = V::splat(weights[h * kScoreStride + (t - a.begin)]);
           acc[h][s] = V::fma(p, value, acc[h][s]);
         }
       }
@@ -107,7 +105,7 @@ template <class Cache, int kHeads, int kSlices>
 template <class Cache, int kHeads>
 [[gnu::always_inline]] inline void weigh_part(const AttentionPart& a, int head,
                                               const float* weights) {
-  constexpr int kSlices = kHeads == 1 ? 4 : 2;
+  constexpr int kSlices = kHeads * 4 <= V::kSums ? 4 : 2;
   int i = 0;
   for (; i + 16 * kSlices <= a.v_dim; i += 16 * kSlices)
     weigh_slices<Cache, kHeads, kSlices>(a, head, i, weights);
@@ -115,12 +113,36 @@ template <class Cache, int kHeads>
 }
 
 template <int kHeads>
+[[gnu::always_inline]] inline void score_heads(const AttentionPart& a, int head, float* scores) {
+  if (a.k_type == DType::q8_0) {
+    score_panels<FormatQ8_0, DType::q8_0, kHeads>(a, head, scores);
+  } else if (a.k_type == DType::q4_0) {
+    score_panels<FormatQ4_0, DType::q4_0, kHeads>(a, head, scores);
+  } else {
+    with_cache(a.k_type, [&](auto cache) { score_part<decltype(cache), kHeads>(a, head, scores); });
+  }
+}
+
+template <int kHeads>
+[[gnu::always_inline]] inline void weigh_heads(const AttentionPart& a, int head, float* weights) {
+  if (a.v_type == DType::q8_0) {
+    weigh_quantized<ValuesQ8, kHeads>(a, head, weights);
+  } else if (a.v_type == DType::q4_0) {
+    weigh_quantized<ValuesQ4, kHeads>(a, head, weights);
+  } else {
+    with_cache(a.v_type,
+               [&](auto cache) { weigh_part<decltype(cache), kHeads>(a, head, weights); });
+  }
+}
+
+template <int kHeads>
 void attend_heads(const AttentionPart& a, int head) {
-  alignas(64) float scores[kHeads * kPartPositions + 16];
-  with_cache(a.k_type, [&](auto cache) { score_part<decltype(cache), kHeads>(a, head, scores); });
+  alignas(64) float memory[kHeads * kScoreStride];
+  float* scores = memory + 16;
+  score_heads<kHeads>(a, head, scores);
   for (int h = 0; h < kHeads; ++h)
-    soften(a, scores + h * kPartPositions, a.m + head + h, a.l + head + h);
-  with_cache(a.v_type, [&](auto cache) { weigh_part<decltype(cache), kHeads>(a, head, scores); });
+    soften(a, scores + h * kScoreStride, a.m + head + h, a.l + head + h);
+  weigh_heads<kHeads>(a, head, scores);
 }
 
 inline void attend(const AttentionPart& a) {

@@ -133,36 +133,42 @@ template <int i, int kTile, class P>
   }
 }
 
-// kTile activation rows from `first` on over groups [0, groups) of a panel P; `sums` are their
-// partial sums.
+// Partial sum p of kTile activation rows from `first` on, over groups [0, groups) of a panel P.
+template <int kTile, class P>
+[[gnu::always_inline]] inline void add_partial(const P& w, const PanelInput<P::kGroup, P::kMin>& x,
+                                               int first, int p, int groups, V::F* acc) {
+  // A pointer each: only an address without an index is one operation with the dot.
+  const std::uint8_t* q[kTile];
+  for (int t = 0; t < kTile; ++t) {
+    q[t] = x.rows + static_cast<std::size_t>(first + t) * x.stride + x.q_offset +
+           static_cast<std::size_t>(p * P::kGroup);
+  }
+  for (int g = p; g < groups; g += 4) {
+    w.fetch(g);
+    const PanelTerms& terms = x.terms[g];
+    V::I dots[kTile];
+    for (int t = 0; t < kTile; ++t) dots[t] = V::splat_i(terms.start[first + t]);
+    dot_group<0, kTile>(w, g, q, dots);
+    const V::F scale = w.scale(g);
+    for (int t = 0; t < kTile; ++t) {
+      const V::F s = V::mul(scale, V::splat(terms.d[first + t]));
+      acc[t] = V::fma(V::to_float(dots[t]), s, acc[t]);
+      if constexpr (P::kMin) {
+        acc[t] = V::fma(w.minimum(g), V::splat(terms.c[first + t]), acc[t]);
+      }
+      q[t] += 4 * P::kGroup;
+    }
+  }
+}
+
+// All four of them; `sums` are those of the activation rows.
 template <int kTile, class P>
 [[gnu::noinline]] void multiply_panel(const P& w, const PanelInput<P::kGroup, P::kMin>& x,
                                       int first, int groups, float (*sums)[4][16]) {
   for (int p = 0; p < 4; ++p) {
     V::F acc[kTile];
-    // A pointer each: only an address without an index is one operation with the dot.
-    const std::uint8_t* q[kTile];
-    for (int t = 0; t < kTile; ++t) {
-      acc[t] = V::load(sums[t][p]);
-      q[t] = x.rows + static_cast<std::size_t>(first + t) * x.stride + x.q_offset +
-             static_cast<std::size_t>(p * P::kGroup);
-    }
-    for (int g = p; g < groups; g += 4) {
-      w.fetch(g);
-      const PanelTerms& terms = x.terms[g];
-      V::I dots[kTile];
-      for (int t = 0; t < kTile; ++t) dots[t] = V::splat_i(terms.start[first + t]);
-      dot_group<0, kTile>(w, g, q, dots);
-      const V::F scale = w.scale(g);
-      for (int t = 0; t < kTile; ++t) {
-        const V::F s = V::mul(scale, V::splat(terms.d[first + t]));
-        acc[t] = V::fma(V::to_float(dots[t]), s, acc[t]);
-        if constexpr (P::kMin) {
-          acc[t] = V::fma(w.minimum(g), V::splat(terms.c[first + t]), acc[t]);
-        }
-        q[t] += 4 * P::kGroup;
-      }
-    }
+    for (int t = 0; t < kTile; ++t) acc[t] = V::load(sums[t][p]);
+    add_partial<kTile>(w, x, first, p, groups, acc);
     for (int t = 0; t < kTile; ++t) V::store(sums[t][p], acc[t]);
   }
 }

@@ -19,6 +19,7 @@ struct V : VQuarter {
 
   static constexpr int kSignedBias = 0;
   static constexpr int kMaxTile = 2;
+  static constexpr int kSums = 4;
   static constexpr int kPanelRows = 16;
   static constexpr int kPanelTile = 4;
 
@@ -173,6 +174,10 @@ struct V : VQuarter {
     _mm_storeu_si128(
         reinterpret_cast<__m128i*>(p),
         _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+  }
+  ORRERY_INLINE void store_i16(std::int16_t* p, I a) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm256_permute4x64_epi64(_mm256_packs_epi32(a.l, a.h), 0xD8));
   }
   ORRERY_INLINE std::int32_t sum_i(I a) {
     const __m256i v = _mm256_add_epi32(a.l, a.h);
@@ -330,6 +335,18 @@ struct V : VQuarter {
     const B size = {_mm256_abs_epi8(w.l), _mm256_abs_epi8(w.h)};
     const B moved = {_mm256_sign_epi8(a.l, w.l), _mm256_sign_epi8(a.h, w.h)};
     return dot(acc, size, moved);
+  }
+  ORRERY_INLINE B extend_i8(const void* p) {
+    const auto* q = static_cast<const __m128i*>(p);
+    return {_mm256_cvtepi8_epi16(_mm_loadu_si128(q)), _mm256_cvtepi8_epi16(_mm_loadu_si128(q + 1))};
+  }
+  ORRERY_INLINE B extend_u8(const void* p) {
+    const auto* q = static_cast<const __m128i*>(p);
+    return {_mm256_cvtepu8_epi16(_mm_loadu_si128(q)), _mm256_cvtepu8_epi16(_mm_loadu_si128(q + 1))};
+  }
+  ORRERY_INLINE I dot_i16(I acc, B a, B w) {
+    return {_mm256_add_epi32(acc.l, _mm256_madd_epi16(a.l, w.l)),
+            _mm256_add_epi32(acc.h, _mm256_madd_epi16(a.h, w.h))};
   }
   ORRERY_INLINE I reduce_pair(I a, I b) { return {pair32(a.l, b.l), pair32(a.h, b.h)}; }
   ORRERY_INLINE I reduce_rows(I ab, I cd) { return {rows32(ab.l, cd.l), rows32(ab.h, cd.h)}; }

@@ -18,6 +18,7 @@ struct V : VQuarter {
   // vpdpbusd wants unsigned weights: signed ones are stored with the top bit flipped (+ 128).
   static constexpr int kSignedBias = 128;
   static constexpr int kMaxTile = 4;
+  static constexpr int kSums = 16;
   static constexpr int kPanelRows = 9;
   static constexpr int kPanelTile = 8;
 
@@ -117,6 +118,9 @@ struct V : VQuarter {
   }
   ORRERY_INLINE void store_i8(std::int8_t* p, I a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+  }
+  ORRERY_INLINE void store_i16(std::int16_t* p, I a) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
   }
   ORRERY_INLINE std::int32_t sum_i(I a) {
     const __m256i v =
@@ -276,6 +280,9 @@ struct V : VQuarter {
     return dot(dot(acc, w_low, a_low), w_high, a_high);
   }
   ORRERY_INLINE I dot_signed(I acc, B w, B a) { return dot(acc, w, a); }
+  ORRERY_INLINE B extend_i8(const void* p) { return {_mm512_cvtepi8_epi16(load_y(p))}; }
+  ORRERY_INLINE B extend_u8(const void* p) { return {_mm512_cvtepu8_epi16(load_y(p))}; }
+  ORRERY_INLINE I dot_i16(I acc, B a, B w) { return {_mm512_dpwssd_epi32(acc.v, a.v, w.v)}; }
   ORRERY_INLINE I reduce_pair(I a, I b) {
     return {_mm512_add_epi32(_mm512_unpacklo_epi32(a.v, b.v), _mm512_unpackhi_epi32(a.v, b.v))};
   }

@@ -1,15 +1,13 @@
 // The vocabulary as plain loops: the definition of every member, and the unit for any machine.
 #pragma once
 
+#include "kernels/isa/emu_half.hpp"
 #include "kernels/isa/vec_base.hpp"
 
 namespace orrery::kernels {
 namespace {
 
-// Left to the compiler: forced inlining of these loops takes minutes to compile.
-#define ORRERY_EMU static inline
-
-struct V {
+struct V : EmuHalf {
   struct F {
     float v[16];
   };
@@ -27,6 +25,7 @@ struct V {
   // more.
   static constexpr int kSignedBias = 0;
   static constexpr int kMaxTile = 1;    // activation rows at once: 1, 2 or 4
+  static constexpr int kSums = 16;      // F or I that may be summed up at once
   static constexpr int kPanelRows = 3;  // so many use panels (row_panel.hpp)
   static constexpr int kPanelTile = 4;  // activation rows that pass over a panel together
 
@@ -219,6 +218,10 @@ struct V {
   ORRERY_EMU void store_i8(std::int8_t* p, I a) {
     for (int i = 0; i < 16; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
   }
+  // 16 int32 (values of int16) to 16 int16
+  ORRERY_EMU void store_i16(std::int16_t* p, I a) {
+    for (int i = 0; i < 16; ++i) p[i] = static_cast<std::int16_t>(a.v[i]);
+  }
   ORRERY_EMU std::int32_t sum_i(I a) {
     std::int32_t total = 0;
     for (int i = 0; i < 16; ++i) total += a.v[i];
@@ -373,6 +376,24 @@ struct V {
       acc.v[i / 4] += static_cast<std::int8_t>(w.v[i]) * static_cast<std::int8_t>(a.v[i]);
     return acc;
   }
+  // 32 bytes as 32 int16, sign or zero extended.
+  ORRERY_EMU B extend_i8(const void* p) {
+    const auto* bytes = static_cast<const std::int8_t*>(p);
+    return map_b([&](int i) { return i % 2 == 0 ? bytes[i / 2] : bytes[i / 2] < 0 ? 0xFF : 0; });
+  }
+  ORRERY_EMU B extend_u8(const void* p) {
+    const auto* bytes = static_cast<const std::uint8_t*>(p);
+    return map_b([&](int i) { return i % 2 == 0 ? bytes[i / 2] : 0; });
+  }
+  // acc[i] += sum of 2 products of int16; none of them is -32768 in both.
+  ORRERY_EMU I dot_i16(I acc, B a, B w) {
+    const auto at = [](const B& b, int i) {
+      return std::int32_t{static_cast<std::int16_t>(load_u16(b.v + 2 * i))};
+    };
+    return map_i([&](int i) {
+      return u(acc.v[i]) + u(at(a, 2 * i) * at(w, 2 * i)) + u(at(a, 2 * i + 1) * at(w, 2 * i + 1));
+    });
+  }
   // Two steps that turn the dots of four rows into lanes 4 g + r.
   ORRERY_EMU I reduce_pair(I a, I b) {  // per group: a0 + a2, b0 + b2, a1 + a3, b1 + b3
     return map_i([&](int i) {
@@ -452,44 +473,6 @@ struct V {
   ORRERY_EMU std::uint32_t u(std::int32_t x) { return static_cast<std::uint32_t>(x); }
   ORRERY_EMU void put_u16(void* p, int i, std::uint16_t v) {
     __builtin_memcpy(static_cast<std::uint8_t*>(p) + 2 * i, &v, 2);
-  }
-  ORRERY_EMU float half(std::uint16_t h) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000U) << 16;
-    const std::uint32_t exponent = (h >> 10) & 31U;
-    const std::uint32_t mantissa = h & 1023U;
-    if (exponent == 0) {
-      const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
-      return bits_float(float_bits(magnitude) | sign);
-    }
-    // A NaN becomes quiet, as the hardware's conversion does.
-    const std::uint32_t quiet = exponent == 31 && mantissa != 0 ? 0x400000U : 0U;
-    return bits_float(sign | ((exponent == 31 ? 255U : exponent + 112U) << 23) | (mantissa << 13) |
-                      quiet);
-  }
-  ORRERY_EMU std::uint16_t to_half(float value) {
-    const std::uint32_t bits = float_bits(value);
-    const std::uint32_t sign = (bits >> 16) & 0x8000U;
-    const std::uint32_t size = bits & 0x7FFFFFFFU;
-    if (size > 0x7F800000U)
-      return static_cast<std::uint16_t>(sign | 0x7E00U | ((size >> 13) & 1023U));
-    if (size >= 0x47800000U) return static_cast<std::uint16_t>(sign | 0x7C00U);  // 2^16 and more
-    if (size >= 0x38800000U) {                                                   // 2^-14: normal
-      const std::uint32_t odd = (size >> 13) & 1U;
-      return static_cast<std::uint16_t>(sign | ((size - 0x38000000U + 0xFFFU + odd) >> 13));
-    }
-    if (size < 0x33000000U) return static_cast<std::uint16_t>(sign);  // below 2^-25
-    const std::uint32_t shift = 126U - (size >> 23);
-    const std::uint32_t mantissa = (size & 0x7FFFFFU) | 0x800000U;
-    const std::uint32_t odd = (mantissa >> shift) & 1U;
-    return static_cast<std::uint16_t>(sign |
-                                      ((mantissa + (1U << (shift - 1)) - 1U + odd) >> shift));
-  }
-  ORRERY_EMU std::uint16_t to_bf16(float value) {
-    const std::uint32_t bits = float_bits(value);
-    if ((bits & 0x7FFFFFFFU) > 0x7F800000U) {
-      return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
-    }
-    return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
   }
 };
 

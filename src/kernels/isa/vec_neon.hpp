@@ -22,6 +22,7 @@ struct V {
 
   static constexpr int kSignedBias = 0;
   static constexpr int kMaxTile = 2;
+  static constexpr int kSums = 8;
   static constexpr int kPanelRows = 16;
   static constexpr int kPanelTile = 4;
 
@@ -209,6 +210,10 @@ struct V {
     const int16x8_t high = vcombine_s16(vmovn_s32(a.v[2]), vmovn_s32(a.v[3]));
     vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
   }
+  ORRERY_INLINE void store_i16(std::int16_t* p, I a) {
+    vst1q_s16(p, vcombine_s16(vmovn_s32(a.v[0]), vmovn_s32(a.v[1])));
+    vst1q_s16(p + 8, vcombine_s16(vmovn_s32(a.v[2]), vmovn_s32(a.v[3])));
+  }
   ORRERY_INLINE std::int32_t sum_i(I a) {
     return vaddvq_s32(vaddq_s32(vaddq_s32(a.v[0], a.v[1]), vaddq_s32(a.v[2], a.v[3])));
   }
@@ -341,6 +346,21 @@ struct V {
     return dot(dot(acc, w_low, a_low), w_high, a_high);
   }
   ORRERY_INLINE I dot_signed(I acc, B w, B a) { return dot(acc, w, a); }
+  ORRERY_INLINE B extend_i8(const void* p) {
+    const auto* q = static_cast<const std::int8_t*>(p);
+    return each<B>([&](int g) { return vreinterpretq_u8_s16(vmovl_s8(vld1_s8(q + 8 * g))); });
+  }
+  ORRERY_INLINE B extend_u8(const void* p) {
+    const auto* q = static_cast<const std::uint8_t*>(p);
+    return each<B>([&](int g) { return vreinterpretq_u8_u16(vmovl_u8(vld1_u8(q + 8 * g))); });
+  }
+  ORRERY_INLINE I dot_i16(I acc, B a, B w) {
+    return each<I>([&](int g) {
+      const int16x8_t x = vreinterpretq_s16_u8(a.v[g]), y = vreinterpretq_s16_u8(w.v[g]);
+      const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y));
+      return vaddq_s32(acc.v[g], vpaddq_s32(low, vmull_high_s16(x, y)));
+    });
+  }
   ORRERY_INLINE I reduce_pair(I a, I b) {
     return each<I>(
         [&](int g) { return vaddq_s32(vzip1q_s32(a.v[g], b.v[g]), vzip2q_s32(a.v[g], b.v[g])); });
