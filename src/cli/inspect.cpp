@@ -10,6 +10,8 @@
 #include "cli/model_arg.hpp"
 #include "cli/terminal.hpp"
 #include "kernels/dispatch.hpp"
+#include "model/model.hpp"
+#include "model/nearest.hpp"
 #include "storage/checkpoint.hpp"
 
 namespace orrery::cli {
@@ -63,6 +65,20 @@ void print_types(const storage::Checkpoint& checkpoint) {
   }
 }
 
+// Whether the model runs, and if not, why.
+void print_support(const std::shared_ptr<const storage::Checkpoint>& checkpoint) {
+  const auto loaded = model::load_model(checkpoint);
+  if (loaded) {
+    print(fmt::format("family: {}\n", loaded->hparams().family));
+    return;
+  }
+  std::string reason = loaded.error().message;
+  if (loaded.error().kind == "E_ARCH") {
+    if (const auto nearest = model::nearest_family(checkpoint)) reason = to_sentence(*nearest);
+  }
+  print(fmt::format("family: none: {}\n", printable(reason)));
+}
+
 Status inspect_file(const std::string& model) {
   ORRERY_TRY(const std::string path, locate_model(model));
   ORRERY_TRY(const auto checkpoint, storage::Checkpoint::open(path, storage::system_io()));
@@ -81,6 +97,7 @@ Status inspect_file(const std::string& model) {
                       tensor.offset));
   }
   print_types(*checkpoint);
+  print_support(checkpoint);
   return {};
 }
 

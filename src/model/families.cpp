@@ -4,13 +4,14 @@
 
 namespace orrery::model {
 
-extern const Family kDeepseek, kGemma2, kGemma3, kGlm4, kGpt2, kGranite, kLfm2, kLlama, kMamba2,
-    kOlmo2, kPhi3, kQwen2, kQwen3, kQwen3Next;
+extern const Family kBert, kCohere, kDeepseek, kGemma2, kGemma3, kGlm4, kGpt2, kGranite, kLfm2,
+    kLlama, kMamba2, kNomicBert, kOlmo2, kPhi, kPhi3, kQwen2, kQwen3, kQwen3Next, kStarcoder2;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 14> kFamilies = {
-      &kDeepseek, &kGemma2, &kGemma3, &kGlm4, &kGpt2,  &kGranite, &kLfm2,
-      &kLlama,    &kMamba2, &kOlmo2,  &kPhi3, &kQwen2, &kQwen3,   &kQwen3Next};
+  static constexpr std::array kFamilies = {
+      &kBert,    &kCohere, &kDeepseek, &kGemma2,    &kGemma3,    &kGlm4,  &kGpt2,
+      &kGranite, &kLfm2,   &kLlama,    &kMamba2,    &kNomicBert, &kOlmo2, &kPhi,
+      &kPhi3,    &kQwen2,  &kQwen3,    &kQwen3Next, &kStarcoder2};
   return kFamilies;
 }
 

@@ -82,7 +82,8 @@ INSTANTIATE_TEST_SUITE_P(Families, CpuGolden,
                                            "qwen2-untied", "qwen3", "gemma2", "gemma3", "phi3",
                                            "glm4", "olmo2", "gpt2", "mixtral", "deepseek-yarn",
                                            "deepseek-v2", "deepseek-v2-lite", "deepseek-v3", "lfm2",
-                                           "mamba2", "qwen3-next"));
+                                           "mamba2", "qwen3-next", "cohere", "cohere2", "phi2",
+                                           "starcoder2"));
 
 }  // namespace
 }  // namespace orrery::model
