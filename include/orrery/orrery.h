@@ -99,7 +99,7 @@ ORRERY_API int orrery_render_tokens(const orrery_model* model, const char* messa
 
 /* ---- sessions ---- */
 
-/* E_SEQUENCES when max_sessions are open. */
+/* E_SEQUENCES when max_sessions are open, E_ENCODER for a model that only makes vectors. */
 ORRERY_API int orrery_session_open(const orrery_model* model, orrery_session** session,
                                    orrery_error* error);
 ORRERY_API void orrery_session_close(orrery_session* session); /* NULL is fine */
@@ -169,9 +169,10 @@ ORRERY_API int orrery_generate(orrery_session* session, const int32_t* prompt, s
                                const orrery_generate_options* options, int32_t* ids,
                                size_t capacity, orrery_generation* generation, orrery_error* error);
 
-/* A vector for a text: the final hidden state of its last token, scaled to length 1. With vector
- * NULL only its number of elements is told in *count. E_CONTEXT when the text is longer than the
- * context. */
+/* A vector for a text, scaled to length 1: made as the model says (the mean of its tokens, the
+ * first or the last one), or of its last token where the model says nothing. Tokenize it with
+ * add_special. With vector NULL only its number of elements is told in *count. E_CONTEXT when the
+ * text is longer than what the model reads. */
 ORRERY_API int orrery_embed(const orrery_model* model, const int32_t* ids, size_t n_ids,
                             float* vector, size_t capacity, size_t* count, orrery_error* error);
 

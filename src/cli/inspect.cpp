@@ -12,6 +12,7 @@
 #include "cli/terminal.hpp"
 #include "kernels/dispatch.hpp"
 #include "model/model.hpp"
+#include "model/nearest.hpp"
 #include "plan/cost.hpp"
 #include "storage/checkpoint.hpp"
 
@@ -66,22 +67,36 @@ void print_types(const storage::Checkpoint& checkpoint) {
   }
 }
 
-// What a token reads of a model with experts; nothing for others, and for those that do not load.
-void print_experts(const std::shared_ptr<const storage::Checkpoint>& checkpoint) {
-  const auto model = model::load_model(checkpoint);
-  if (!model || model->hparams().experts.count == 0) return;
+// What a token reads of a model with experts.
+void print_experts(const model::LoadedModel& model) {
+  const model::Experts& experts = model.hparams().experts;
+  if (experts.count == 0) return;
   model::RecordOptions options;
   options.capacity = {1, 1, 1};
-  options.context_length = model->hparams().context_length;
-  const auto plan = model->record(options);
+  options.context_length = model.hparams().context_length;
+  const auto plan = model.record(options);
   if (!plan) return;
-  const model::Experts& experts = model->hparams().experts;
   print(fmt::format("experts: {} in {} of {} layers, {} used by a token{}: {:.0f} parameters, {}\n",
                     experts.count, std::ranges::count(experts.layers, true),
-                    model->hparams().n_layers, experts.used,
+                    model.hparams().n_layers, experts.used,
                     experts.shared_ffn_dim > 0 ? " beside a shared one" : "",
                     plan::parameters_read(*plan),
                     human_bytes(static_cast<std::uint64_t>(plan::weights_read(*plan, {})))));
+}
+
+// Whether the model runs, and if not, why.
+void print_support(const std::shared_ptr<const storage::Checkpoint>& checkpoint) {
+  const auto loaded = model::load_model(checkpoint);
+  if (loaded) {
+    print(fmt::format("family: {}\n", loaded->hparams().family));
+    print_experts(*loaded);
+    return;
+  }
+  std::string reason = loaded.error().message;
+  if (loaded.error().kind == "E_ARCH") {
+    if (const auto nearest = model::nearest_family(checkpoint)) reason = to_sentence(*nearest);
+  }
+  print(fmt::format("family: none: {}\n", printable(reason)));
 }
 
 Status inspect_file(const std::string& model) {
@@ -102,7 +117,7 @@ Status inspect_file(const std::string& model) {
                       tensor.offset));
   }
   print_types(*checkpoint);
-  print_experts(checkpoint);
+  print_support(checkpoint);
   return {};
 }
 

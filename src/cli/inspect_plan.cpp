@@ -44,6 +44,10 @@ Status inspect_plan(const Options& options) {
     print(fmt::format("state: {} a sequence, and up to {} of snapshots to go back to\n",
                       human_bytes(info.state_bytes), human_bytes(info.snapshot_bytes)));
   }
+  if (const engine::Embedder* encoder = model->encoder(); encoder != nullptr) {
+    print_phase("embed", encoder->plan(), encoder->program());
+    return {};
+  }
   const auto executor = model->executor();
   print_phase("decode", executor->decode_plan(), executor->decode_program());
   print_phase("prefill", executor->prefill_plan(), executor->prefill_program());

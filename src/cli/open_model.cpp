@@ -80,6 +80,7 @@ Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
   model_options.layout = options.layout;
   model_options.k_type = options.kv.k;
   model_options.v_type = options.kv.v;
+  model_options.pooling = options.pooling;
   model_options.max_sequences = options.sequences;
   ORRERY_TRY(auto model, engine::Model::open(path, model_options, storage::system_io()));
   for (const std::string& warning : model->warnings()) print_note("warning: " + printable(warning));

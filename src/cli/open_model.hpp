@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -29,6 +30,7 @@ struct OpenOptions {
   bool deterministic = false;
   KvTypes kv;
   engine::WeightLayout layout = engine::WeightLayout::automatic;
+  std::optional<plan::PoolKind> pooling = {};
 };
 
 // --threads, --ctx, --kv-type, --layout, --deterministic.

@@ -396,7 +396,7 @@ int orrery_embed(const orrery_model* model, const int32_t* ids, size_t n_ids, fl
     ORRERY_TRY_VOID(need(model != nullptr, "model"));
     ORRERY_TRY_VOID(need(ids != nullptr || n_ids == 0, "ids"));
     if (vector == nullptr) {
-      if (count != nullptr) *count = model->model->hparams().hidden_dim;
+      if (count != nullptr) *count = model->model->hparams().embedding_dim();
       return {};
     }
     ORRERY_TRY(const auto made, model->model->embed(std::span(ids, n_ids)));

@@ -1,4 +1,4 @@
-// Vectors of texts by a model that was made to write them.
+// Vectors of texts: the forward pass that ends with one row instead of logits.
 #pragma once
 
 #include <memory>
@@ -9,17 +9,25 @@
 
 namespace orrery::engine {
 
-// The forward pass without the vocabulary head, with a cache of its own for one sequence.
+struct EmbedOptions {
+  bool normalize = true;         // to length 1
+  std::uint32_t dimensions = 0;  // the first so many elements, normalised after the cut; 0: all
+};
+
 class Embedder {
  public:
-  // `bound` is recorded in phase embed.
+  // `bound` is recorded in phase embed; its capacity is the longest text, or a slice of it where
+  // slices can be pooled (`last` of a causal model). The cache is its own, for one sequence.
   static Result<std::unique_ptr<Embedder>> create(BoundPlan bound, backend::Backend& backend,
                                                   std::uint32_t context, std::uint64_t budget);
 
-  // The final hidden state of the last token, scaled to length 1 (hidden). E_CONTEXT when there
-  // are more tokens than the context holds, E_TOKENS when there are none, E_NAN when the state is
-  // not finite. The backend's threads must be free: hold Executor::turn().
-  Result<std::vector<float>> embed(std::span<const text::TokenId> ids);
+  // E_CONTEXT when there are more tokens than the context, E_TOKENS when there are none, E_RANGE
+  // for more dimensions than the vector has, E_NAN when it is not finite. The backend's threads
+  // must be free: hold Model's turn.
+  Result<std::vector<float>> embed(std::span<const text::TokenId> ids, const EmbedOptions& options);
+
+  const plan::Plan& plan() const { return plan_; }  // as it is run
+  const backend::Program& program() const { return *program_; }
 
  private:
   Embedder() = default;
@@ -29,6 +37,9 @@ class Embedder {
   std::unique_ptr<KvPages> kv_;
   std::unique_ptr<backend::Program> program_;
   SequenceId sequence_ = 0;
+  std::uint32_t context_ = 0;
+  std::vector<std::int32_t> positions_, row_sequence_;  // (capacity)
+  std::vector<const std::int32_t*> tables_;
 };
 
 }  // namespace orrery::engine

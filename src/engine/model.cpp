@@ -19,6 +19,10 @@ constexpr std::uint32_t kOutputs = 32;
 // reading does (docs/performance.md).
 constexpr std::uint64_t kSmallModel = std::uint64_t{128} << 20;
 
+std::uint32_t slice_of(Device device) {
+  return device == Device::reference ? kPrefillTokensReference : kPrefillTokens;
+}
+
 // Bytes of one sequence's pages at `context` tokens.
 std::uint64_t cache_bytes(std::span<const plan::CacheGroup> groups, std::uint32_t context) {
   std::uint64_t bytes = 0;
@@ -112,6 +116,14 @@ Status Model::load_plans() {
   }
   const std::uint64_t budget =
       options_.cache_budget_bytes > 0 ? options_.cache_budget_bytes : available_memory() / 2;
+  info_.cache_budget_bytes = budget;
+  info_.training_context = loaded_->hparams().context_length;
+  ORRERY_TRY_VOID(loaded_->hparams().causal ? load_writer(budget) : load_encoder(budget));
+  describe();
+  return {};
+}
+
+Status Model::load_writer(std::uint64_t budget) {
   const model::Hparams& h = loaded_->hparams();
   const plan::Capacity decode_capacity{kDecodeTokens, kDecodeTokens, kDecodeTokens};
   // Recorded once to learn the cache groups: the context decides between some of the weights.
@@ -121,9 +133,8 @@ Status Model::load_plans() {
   if (info_.context != asked) {
     ORRERY_TRY(decode, record(plan::Phase::decode, decode_capacity, info_.context));
   }
-  const std::uint32_t slice =
-      options_.device == Device::reference ? kPrefillTokensReference : kPrefillTokens;
-  ORRERY_TRY(auto prefill, record(plan::Phase::prefill, {slice, 1, kOutputs}, info_.context));
+  ORRERY_TRY(auto prefill,
+             record(plan::Phase::prefill, {slice_of(options_.device), 1, kOutputs}, info_.context));
   return compile(std::move(decode), std::move(prefill), budget);
 }
 
@@ -147,11 +158,26 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
                                           .budget_bytes = budget}));
   if (info_.packed_bytes > 0) packed_.fill(*checkpoint_, info_.threads);
   executor_->watch(*checkpoint_);
-  if (executor_->vocab() < static_cast<std::uint32_t>(tokenizer_->vocab_size())) {
-    warnings_.push_back(fmt::format(
-        "the tokenizer has {} tokens, the model only {}: some texts cannot be evaluated",
-        tokenizer_->vocab_size(), executor_->vocab()));
-  }
+  info_.scratch_bytes = executor_->scratch_bytes();
+  return {};
+}
+
+// The embedder is all there is, ready from the start.
+Status Model::load_encoder(std::uint64_t budget) {
+  const model::Hparams& h = loaded_->hparams();
+  const std::uint32_t asked = options_.context > 0 ? options_.context : h.context_length;
+  ORRERY_TRY(auto bound, record_embed(asked));
+  info_.cache_bytes_per_token =
+      cache_bytes(bound.plan.groups, plan::kPageTokens) / plan::kPageTokens;
+  ORRERY_TRY(info_.context, choose_context(bound.plan.groups, budget));
+  ORRERY_TRY_VOID(prepare_embedder());
+  info_.packed_bytes = packed_.bytes().size();
+  if (info_.packed_bytes > 0) packed_.fill(*checkpoint_, info_.threads);
+  info_.scratch_bytes = embedder_->program().scratch_bytes();
+  return {};
+}
+
+void Model::describe() {
   info_.family = loaded_->hparams().family;
   const auto name = checkpoint_->metadata().string_or("general.name", "");
   info_.name = name && !name->empty() ? std::string(*name) : file_name(checkpoint_->path());
@@ -160,10 +186,12 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
     info_.weight_bytes += tensor.bytes;
   }
   info_.copied_bytes = loaded_->copied_bytes() + dequantized_.bytes();
-  info_.scratch_bytes = executor_->scratch_bytes();
-  info_.cache_budget_bytes = budget;
-  info_.training_context = loaded_->hparams().context_length;
-  return {};
+  const std::uint32_t vocab = loaded_->hparams().vocab_size;
+  if (vocab < static_cast<std::uint32_t>(tokenizer_->vocab_size())) {
+    warnings_.push_back(fmt::format(
+        "the tokenizer has {} tokens, the model only {}: some texts cannot be evaluated",
+        tokenizer_->vocab_size(), vocab));
+  }
 }
 
 bool Model::packs_weights() const {
@@ -217,31 +245,63 @@ Result<BoundPlan> Model::record(plan::Phase phase, plan::Capacity capacity,
                                           .deterministic = options_.deterministic || is_f32,
                                           .context_length = context,
                                           .k_type = is_f32 ? DType::f32 : options_.k_type,
-                                          .v_type = is_f32 ? DType::f32 : options_.v_type}));
+                                          .v_type = is_f32 ? DType::f32 : options_.v_type,
+                                          .pooling = options_.pooling}));
   ORRERY_TRY(bound.weights, loaded_->bind(bound.plan));
   bound.experts = loaded_->bind_experts(bound.plan);
   return bound;
 }
 
-Result<std::vector<float>> Model::embed(std::span<const text::TokenId> ids) const {
+std::uint32_t Model::embed_context() const {
+  const std::uint32_t said = loaded_->hparams().text_tokens;
+  const bool chosen = options_.context > 0 || said == 0;
+  return chosen ? info_.context : std::min(info_.context, said);
+}
+
+// Slices of a text can follow each other where rows see only those before them and the last one
+// counts; else the whole text is one run.
+Result<BoundPlan> Model::record_embed(std::uint32_t context) const {
+  const model::Hparams& h = loaded_->hparams();
+  const bool sliced = h.causal && options_.pooling.value_or(h.pooling) == plan::PoolKind::last;
+  const std::uint32_t most = std::min(context, slice_of(options_.device));
+  return record(plan::Phase::embed, {sliced ? most : context, 1, 1}, context);
+}
+
+Status Model::prepare_embedder() const {
+  ORRERY_TRY(auto bound, record_embed(embed_context()));
+  if (packs_weights()) {
+    ORRERY_TRY(bound, packed_.bind(std::move(bound)));
+  }
+  ORRERY_TRY(embedder_, Embedder::create(std::move(bound), *backend_, embed_context(),
+                                         info_.cache_budget_bytes));
+  return {};
+}
+
+Result<std::vector<float>> Model::embed(std::span<const text::TokenId> ids,
+                                        const EmbedOptions& options) const {
   if (options_.device == Device::cpu_f32) {
     return fail("E_UNSUPPORTED", "vectors of texts are not made on device cpu_f32");
   }
-  const auto turn = executor_->turn();
-  ORRERY_TRY_VOID(executor_->check_files());
+  const auto held = turn();
+  ORRERY_TRY_VOID(checkpoint_->check_files(true));
   if (embedder_ == nullptr) {
-    const plan::Capacity& prefill = executor_->prefill_plan().capacity;
-    ORRERY_TRY(auto bound, record(plan::Phase::embed, {prefill.tokens, 1, 1}, info_.context));
-    if (info_.packed_bytes > 0) {
-      ORRERY_TRY(bound, packed_.bind(std::move(bound)));
-    }
-    ORRERY_TRY(embedder_, Embedder::create(std::move(bound), *backend_, info_.context,
-                                           info_.cache_budget_bytes));
+    ORRERY_TRY_VOID(prepare_embedder());
     packed_.release(*checkpoint_);
   }
-  ORRERY_TRY(std::vector<float> vector, embedder_->embed(ids));
-  ORRERY_TRY_VOID(executor_->check_files());
+  ORRERY_TRY(std::vector<float> vector, embedder_->embed(ids, options));
+  ORRERY_TRY_VOID(checkpoint_->check_files(true));
   return vector;
+}
+
+std::unique_lock<std::mutex> Model::turn() const {
+  return executor_ != nullptr ? executor_->turn() : std::unique_lock(encoder_mutex_);
+}
+
+Status Model::check_writes() const {
+  if (executor_ != nullptr) return {};
+  return fail("E_ENCODER", fmt::format("{}: the model makes vectors of texts and writes none; use "
+                                       "it with embed",
+                                       checkpoint_->label()));
 }
 
 std::vector<std::span<const std::byte>> Model::weight_spans() const {
@@ -255,11 +315,13 @@ std::vector<std::span<const std::byte>> Model::weight_spans() const {
 }
 
 std::shared_ptr<Executor> Model::executor() const {
+  if (executor_ == nullptr) return nullptr;
   return {shared_from_this(), executor_.get()};
 }
 
 std::int32_t Model::n_tokens() const {
-  return std::min(tokenizer_->vocab_size(), static_cast<std::int32_t>(executor_->vocab()));
+  return std::min(tokenizer_->vocab_size(),
+                  static_cast<std::int32_t>(loaded_->hparams().vocab_size));
 }
 
 }  // namespace orrery::engine

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,6 +44,7 @@ struct ModelOptions {
   WeightLayout layout = WeightLayout::automatic;  // device cpu
   // Of cached keys and values: f32, f16, bf16, q8_0 or q4_0; device cpu_f32: always f32.
   DType k_type = DType::f16, v_type = DType::f16;
+  std::optional<plan::PoolKind> pooling = {};  // of vectors of texts; else as the file says
 };
 
 // For printing.
@@ -84,12 +86,18 @@ class Model : public std::enable_shared_from_this<Model> {
   std::vector<std::span<const std::byte>> weight_spans() const;
   // One sentence each: oddities of the files that do not stop the loading.
   std::span<const std::string> warnings() const { return warnings_; }
-  // Keeps the model alive too.
+  // Keeps the model alive too. Null for an encoder, which makes vectors of texts and writes none.
   std::shared_ptr<Executor> executor() const;
-  // A vector of length 1 for the tokens (Embedder::embed); made ready at the first call. Errors:
-  // those of Embedder, E_UNSUPPORTED on device cpu_f32, E_CHANGED when a file was written to or
-  // cut.
-  Result<std::vector<float>> embed(std::span<const text::TokenId> ids) const;
+  // E_ENCODER for a model without an executor.
+  Status check_writes() const;
+  // A vector for the tokens (Embedder::embed); made ready at the first call. Errors: those of
+  // Embedder, E_UNSUPPORTED on device cpu_f32, E_CHANGED when a file was written to or cut.
+  Result<std::vector<float>> embed(std::span<const text::TokenId> ids,
+                                   const EmbedOptions& options = {}) const;
+  // The longest text in tokens that embed() takes.
+  std::uint32_t embed_context() const;
+  // What an encoder runs; null for other models.
+  const Embedder* encoder() const { return executor_ == nullptr ? embedder_.get() : nullptr; }
   // Tokens that a sampler chooses among: those that have a text.
   std::int32_t n_tokens() const;
 
@@ -97,6 +105,12 @@ class Model : public std::enable_shared_from_this<Model> {
   Model() = default;
   Status load_text();
   Status load_plans();
+  Status load_writer(std::uint64_t budget);
+  Status load_encoder(std::uint64_t budget);
+  Result<BoundPlan> record_embed(std::uint32_t context) const;
+  Status prepare_embedder() const;
+  void describe();
+  [[nodiscard]] std::unique_lock<std::mutex> turn() const;
   Result<std::uint32_t> choose_context(std::span<const plan::CacheGroup> groups,
                                        std::uint64_t budget);
   Result<BoundPlan> record(plan::Phase phase, plan::Capacity capacity, std::uint32_t context) const;
@@ -113,10 +127,11 @@ class Model : public std::enable_shared_from_this<Model> {
   SamplerParams sampling_;
   std::optional<model::LoadedModel> loaded_;
   Dequantized dequantized_;
-  mutable PackedWeights packed_;  // guarded by the executor's turn once the model is open
+  mutable PackedWeights packed_;  // guarded by turn() once the model is open
   std::unique_ptr<backend::Backend> backend_;
   std::unique_ptr<Executor> executor_;
-  mutable std::unique_ptr<Embedder> embedder_;  // guarded by the executor's turn
+  mutable std::unique_ptr<Embedder> embedder_;  // guarded by turn()
+  mutable std::mutex encoder_mutex_;            // a model without an executor
   std::vector<std::string> warnings_;
 };
 

@@ -39,6 +39,9 @@ std::size_t shift_of(std::size_t n, std::uint32_t context, std::uint32_t keep) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<Executor> executor) {
+  if (executor == nullptr) {
+    return fail("E_ENCODER", "the model makes vectors of texts and writes none; use it with embed");
+  }
   const auto turn = executor->turn();
   ORRERY_TRY(const SequenceId sequence, executor->kv().open());
   return std::unique_ptr<Session>(new Session(std::move(executor), sequence));

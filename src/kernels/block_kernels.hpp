@@ -100,7 +100,8 @@ struct AttentionBlock {
   int k_dim, v_dim;
   int first_position;     // of the first block's first token
   int n_tokens;           // valid tokens (1..32 * blocks)
-  std::uint32_t window;   // 0: all; else key positions > p - window
+  int last_key = -1;      // -1: a query sees keys up to its own position p; else up to this one
+  std::uint32_t window;   // 0: all; else key positions > p - window and < p + window
   const std::byte* pool;  // as in AttentionPart
   std::size_t page_bytes, head_offset;
   const std::int32_t* pages;

@@ -4,13 +4,15 @@
 
 namespace orrery::model {
 
-extern const Family kDeepseek, kGemma2, kGemma3, kGlm4, kGpt2, kGptOss, kGranite, kLfm2, kLlama,
-    kMamba2, kOlmo2, kOlmoe, kPhi3, kQwen2, kQwen3, kQwen3Next;
+extern const Family kBert, kCohere, kDeepseek, kGemma2, kGemma3, kGlm4, kGpt2, kGptOss, kGranite,
+    kLfm2, kLlama, kMamba2, kNomicBert, kOlmo2, kOlmoe, kPhi, kPhi3, kQwen2, kQwen3, kQwen3Next,
+    kStarcoder2;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 16> kFamilies = {
-      &kDeepseek, &kGemma2, &kGemma3, &kGlm4,  &kGpt2, &kGptOss, &kGranite, &kLfm2,
-      &kLlama,    &kMamba2, &kOlmo2,  &kOlmoe, &kPhi3, &kQwen2,  &kQwen3,   &kQwen3Next};
+  static constexpr std::array kFamilies = {
+      &kBert,    &kCohere, &kDeepseek, &kGemma2,    &kGemma3, &kGlm4,      &kGpt2,
+      &kGptOss,  &kGranite, &kLfm2,    &kLlama,     &kMamba2, &kNomicBert, &kOlmo2,
+      &kOlmoe,   &kPhi,    &kPhi3,     &kQwen2,     &kQwen3,  &kQwen3Next, &kStarcoder2};
   return kFamilies;
 }
 

@@ -43,6 +43,8 @@ struct Family {
   // Experts of safetensors are (experts, in, out), gate and up in alternate columns.
   bool expert_columns = false;
   bool own_heads = false;  // read() finds the sizes of a head
+  // Beginnings of the names of tensors that the forward pass does without.
+  std::span<const std::string_view> ignored{};
   // What the family adds to the common parameters; E_HPARAM.
   Status (*read)(const Source& source, Hparams& hparams) = nullptr;
   // What only the tensors tell; null: nothing. E_HPARAM.
@@ -52,6 +54,10 @@ struct Family {
 
 // All families; each is defined in families/NAME.cpp.
 std::span<const Family* const> families();
+
+// Reads all parameters of a checkpoint as those of this family. Errors as load_model.
+Status read_parameters(const storage::Checkpoint& checkpoint, Source& source, const Family& family,
+                       Tensors& tensors, Hparams& hparams);
 
 // Reads the parameters that every family has, with rope left to the family.
 Status read_common(const Source& source, const Family& family, Hparams& hparams);

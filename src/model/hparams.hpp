@@ -55,6 +55,13 @@ struct StateShape {
   std::uint32_t value_dim() const { return heads * v_dim; }
 };
 
+// A matrix behind the pooling of an embedding model: y = act(x w^T + bias).
+struct DenseLayer {
+  std::string stem;  // of its tensors
+  std::uint32_t rows = 0, cols = 0;
+  bool tanh = false;
+};
+
 struct Hparams {
   std::string family;  // "llama"
   std::uint32_t n_layers = 0;
@@ -66,6 +73,7 @@ struct Hparams {
   std::uint32_t context_length = 0;  // tokens, as trained (or extended by the file's rope scaling)
   float norm_eps = 1e-6F;
   float norm_offset = 0.0F;  // 1 where the file stores w - 1
+  bool norm_bias = true;     // of LayerNorm
   plan::Activation activation = plan::Activation::silu;
 
   float embedding_scale = 1.0F;
@@ -91,6 +99,17 @@ struct Hparams {
   StateShape state;
   std::vector<bool> state_layers;  // per layer
 
+  // Models that read a whole text before they say anything about a token of it: they make vectors
+  // and write no text.
+  bool causal = true;
+  std::uint32_t first_position = 0;  // row of the table of learned positions that is position 0
+
+  // How a text becomes a vector.
+  plan::PoolKind pooling = plan::PoolKind::last;
+  std::vector<DenseLayer> dense;
+  std::uint32_t text_tokens = 0;  // of a text, where the file says so; 0: the context
+
+  std::uint32_t embedding_dim() const { return dense.empty() ? hidden_dim : dense.back().rows; }
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t attended_dim() const { return latent.rank > 0 ? n_heads * latent.v_dim : q_dim(); }
   std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }

@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "model/family.hpp"
 #include "model/limits.hpp"
+#include "model/pooling.hpp"
 
 namespace orrery::model {
 namespace {
@@ -82,6 +83,23 @@ std::string supported_architectures() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+Status read_parameters(const storage::Checkpoint& checkpoint, Source& source, const Family& family,
+                       Tensors& tensors, Hparams& h) {
+  h.family = family.name;
+  ORRERY_TRY(h.n_layers, source.integer(family.keys.n_layers, 1, kMaxLayers));
+  source.set_list_length(h.n_layers);
+  ORRERY_TRY_VOID(read_common(source, family, h));
+  ORRERY_TRY(h.causal, source.boolean_or({"attention.causal", ""}, true));
+  ORRERY_TRY_VOID(family.read(source, h));
+  ORRERY_TRY_VOID(read_vocab(checkpoint, source, tensors, h));
+  ORRERY_TRY_VOID(read_rope_tensors(tensors, h));
+  if (family.settle != nullptr) ORRERY_TRY_VOID(family.settle(source, tensors, h));
+  ORRERY_TRY_VOID(read_pooling(checkpoint, source, tensors, h));
+  ORRERY_TRY(const bool tied, source.boolean_or({"", "tie_word_embeddings"}, false));
+  if (tied) tensors.hide("output.weight");
+  return {};
+}
+
 Result<LoadedModel> load_model(std::shared_ptr<const storage::Checkpoint> checkpoint) {
   auto model = LoadedModel::load(checkpoint);
   if (!model) return fail_in(checkpoint->label(), model.error());
@@ -95,31 +113,30 @@ Result<LoadedModel> LoadedModel::load(std::shared_ptr<const storage::Checkpoint>
   ORRERY_TRY(model.family_, find_family(*source));
   const Family& family = *model.family_;
   Hparams& h = model.hparams_;
-  h.family = family.name;
-  ORRERY_TRY(h.n_layers, source->integer(family.keys.n_layers, 1, kMaxLayers));
-  source->set_list_length(h.n_layers);
-  ORRERY_TRY_VOID(read_common(*source, family, h));
-  ORRERY_TRY_VOID(family.read(*source, h));
   model.tensors_ = std::make_shared<Tensors>(checkpoint, family.tensor_names, family.transposed);
   model.tensors_->set_expert_columns(family.expert_columns);
   Tensors& tensors = *model.tensors_;
-  ORRERY_TRY_VOID(read_vocab(*checkpoint, *source, tensors, h));
-  ORRERY_TRY_VOID(read_rope_tensors(tensors, h));
-  if (family.settle != nullptr) ORRERY_TRY_VOID(family.settle(*source, tensors, h));
-  ORRERY_TRY(const bool tied, source->boolean_or({"", "tie_word_embeddings"}, false));
-  if (tied) tensors.hide("output.weight");
+  ORRERY_TRY_VOID(read_parameters(*checkpoint, *source, family, tensors, h));
 
   // Recording asks for every tensor: that is the check of names, types and shapes.
   RecordOptions options;
   options.capacity = {1, 1, 1};
   options.context_length = h.context_length;
-  ORRERY_TRY([[maybe_unused]] const plan::Plan trial, model.record(options));
-  ORRERY_TRY_VOID(tensors.check_all_used(h.family));
+  if (!h.causal || !h.dense.empty()) {
+    options.phase = plan::Phase::embed;
+    ORRERY_TRY([[maybe_unused]] const plan::Plan trial, model.record(options));
+  }
+  if (h.causal) {
+    options.phase = plan::Phase::decode;
+    ORRERY_TRY([[maybe_unused]] const plan::Plan trial, model.record(options));
+  }
+  ORRERY_TRY_VOID(tensors.check_all_used(h.family, family.ignored));
   return model;
 }
 
 Result<plan::Plan> LoadedModel::record(const RecordOptions& options) const {
   ORRERY_CHECK(options.context_length > 0);
+  ORRERY_CHECK(hparams_.causal || options.phase == plan::Phase::embed);
   Recorder recorder(hparams_, options, *tensors_);
   family_->forward(recorder);
   return recorder.finish();

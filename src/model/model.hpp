@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct RecordOptions {
   // attention.
   std::uint32_t context_length = 0;
   DType k_type = DType::f16, v_type = DType::f16;  // of the cache (cache_page.hpp)
+  std::optional<plan::PoolKind> pooling = {};      // phase embed; else as the file says
 };
 
 class LoadedModel {
@@ -33,9 +35,9 @@ class LoadedModel {
   const Hparams& hparams() const { return hparams_; }
   const storage::Checkpoint& checkpoint() const { return *checkpoint_; }
 
-  // The forward pass of a phase, unfused and with taps; embed ends with the normed rows (N,
-  // hidden). Every phase lists the same cache groups in the same order. Not for several threads at
-  // once.
+  // The forward pass of a phase, unfused and with taps; embed ends with the vector of the text (1,
+  // embedding_dim). A model that is not causal has no other phase. Every phase lists the same cache
+  // groups in the same order. Not for several threads at once.
   Result<plan::Plan> record(const RecordOptions& options) const;
 
   // The first byte of every weight of a plan that record() made, in its order. The pointers live as

@@ -143,29 +143,41 @@ bool Recorder::has_bias(std::string_view stem) const {
   return tensors_.has(full_name(stem, "bias"));
 }
 
-BufferId Recorder::embed() {
+BufferId Recorder::embed_rows(WeightId positions, WeightId row) {
   embedding_ =
       add("token_embd.weight", tensors_.table("token_embd.weight", h_.vocab_size, h_.hidden_dim), 0,
           h_.vocab_size, h_.hidden_dim);
-  const BufferId x = builder_.embed(embedding_, kNone, h_.embedding_scale);
+  const BufferId x = builder_.embed(embedding_, positions, h_.embedding_scale, row);
   tap("embed", x);
   return x;
 }
 
-BufferId Recorder::embed_with_positions() {
-  const std::string tokens = "token_embd.weight", places = "position_embd.weight";
-  embedding_ = add(tokens, tensors_.table(tokens, h_.vocab_size, h_.hidden_dim), 0, h_.vocab_size,
-                   h_.hidden_dim);
-  const WeightId positions = add(places, tensors_.table(places, h_.context_length, h_.hidden_dim),
-                                 0, h_.context_length, h_.hidden_dim);
+// A row for each position of the context.
+WeightId Recorder::positions() {
   if (options_.context_length > h_.context_length && !error_) {
     error_ = Error{"E_CONTEXT", fmt::format("a context of {} tokens was asked for, the model has "
                                             "learned positions for {}",
                                             options_.context_length, h_.context_length)};
   }
-  const BufferId x = builder_.embed(embedding_, positions, h_.embedding_scale);
-  tap("embed", x);
-  return x;
+  const std::string name = "position_embd.weight";
+  return add(name, tensors_.table(name, h_.first_position + h_.context_length, h_.hidden_dim),
+             h_.first_position, h_.context_length, h_.hidden_dim);
+}
+
+BufferId Recorder::embed() {
+  return embed_rows(kNone);
+}
+
+BufferId Recorder::embed_with_positions() {
+  return embed_rows(positions());
+}
+
+BufferId Recorder::embed_with_types(bool with_positions) {
+  const std::string name = "token_types.weight";
+  const std::optional<Tensor> types = tensors_.peek(name);
+  const std::uint64_t n_types = types ? types->rows : 1;  // absent: the error says so
+  const WeightId row = add(name, tensors_.table(name, n_types, h_.hidden_dim), 0, 1, h_.hidden_dim);
+  return embed_rows(with_positions ? positions() : kNone, row);
 }
 
 plan::NormOptions Recorder::rms_options() const {
@@ -189,7 +201,7 @@ BufferId Recorder::layer_norm(std::string_view stem, BufferId x) {
   plan::NormOptions options;
   options.kind = plan::NormKind::layer;
   options.eps = h_.norm_eps;
-  options.bias = bias(stem, h_.hidden_dim);
+  if (h_.norm_bias) options.bias = bias(stem, h_.hidden_dim);
   return builder_.norm(std::string(stem), x, vector(stem, h_.hidden_dim), options);
 }
 
@@ -247,6 +259,7 @@ plan::AttentionOptions Recorder::attention_options(plan::QkNorm norms) {
   options.scale = h_.attention_scale;
   options.softcap = h_.attention_softcap;
   options.window = place.window;
+  options.causal = h_.causal;
   if (h_.rope != plan::RopeStyle::none && h_.rope_layers[index]) {
     options.rope = h_.rope;
     options.rope_dim = static_cast<std::uint16_t>(h_.rope_dim);
@@ -299,7 +312,7 @@ BufferId Recorder::glu_fused(BufferId x) {
 
 BufferId Recorder::mlp(BufferId x) {
   plan::MatmulOptions options;
-  options.bias[0] = bias("ffn_up", h_.ffn_dim);
+  if (has_bias("ffn_up")) options.bias[0] = bias("ffn_up", h_.ffn_dim);
   options.activation = h_.activation;
   return builder_.matmul("ffn_up", x, matrix("ffn_up", h_.ffn_dim, h_.hidden_dim), options);
 }
@@ -319,17 +332,29 @@ void Recorder::head(BufferId x, plan::NormKind kind, std::string_view norm_stem)
   const bool tied = !tensors_.has("output.weight");
   const WeightId head = tied ? embedding_ : matrix("output", h_.vocab_size, h_.hidden_dim);
   if (embed) {
-    result_ = normed;
+    pool(normed);
   } else {
-    builder_.logits(normed, head, h_.logit_scale, h_.logit_softcap);
+    const WeightId shift = has_bias("output") ? bias("output", h_.vocab_size) : kNone;
+    builder_.logits(normed, head, h_.logit_scale, h_.logit_softcap, shift);
   }
+}
+
+void Recorder::pool(BufferId x) {
+  layer_ = -1;
+  builder_.set_layer(-1);
+  BufferId y = builder_.pool(x, options_.pooling.value_or(h_.pooling));
+  for (const DenseLayer& dense : h_.dense) {
+    plan::MatmulOptions options;
+    if (has_bias(dense.stem)) options.bias[0] = bias(dense.stem, dense.rows);
+    if (dense.tanh) options.softcap = 1.0F;  // 1 * tanh(y / 1)
+    y = builder_.matmul("dense", y, matrix(dense.stem, dense.rows, dense.cols), options);
+  }
+  builder_.result(y);
 }
 
 Result<plan::Plan> Recorder::finish() {
   if (error_) return std::unexpected(*error_);
-  plan::Plan plan = builder_.finish();
-  if (result_ != kNone) plan.result = result_;
-  return plan;
+  return builder_.finish();
 }
 
 }  // namespace orrery::model

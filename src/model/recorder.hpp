@@ -50,11 +50,13 @@ class Recorder {
   plan::WeightId decay(std::string_view name, std::uint32_t n);
 
   // Steps.
-  plan::BufferId embed();                                        // (N, hidden)
-  plan::BufferId embed_with_positions();                         // the same, learned positions
+  plan::BufferId embed();                 // (N, hidden)
+  plan::BufferId embed_with_positions();  // the same, learned positions
+  // The same with the row of the first text of a pair (BERT's token types).
+  plan::BufferId embed_with_types(bool positions);
   plan::BufferId norm(std::string_view stem, plan::BufferId x);  // RMSNorm
   plan::BufferId norm_add(std::string_view stem, plan::BufferId x, plan::BufferId residual);
-  plan::BufferId layer_norm(std::string_view stem, plan::BufferId x);  // with bias
+  plan::BufferId layer_norm(std::string_view stem, plan::BufferId x);  // bias: norm_bias
   // attn_q, attn_k, attn_v, with their biases where the file has them.
   Qkv qkv(plan::BufferId x);
   // The same where attn_qkv holds the three one after the other.
@@ -103,13 +105,15 @@ class Recorder {
   // The router's choice for every token and the feed-forward of the chosen experts, with the shared
   // expert if there is one: their weighted sum, scaled by residual_scale and added to `residual`.
   plan::BufferId mixture(plan::BufferId x, plan::BufferId residual);
-  // act(x ffn_up^T + bias): (N, ffn)
+  // act(x ffn_up^T (+ bias where the file has one)): (N, ffn)
   plan::BufferId mlp(plan::BufferId x);
   void tap(std::string name, plan::BufferId x);
   // The final norm and the vocabulary head over the output rows; the tied embedding where the file
   // has no output.weight. In phase embed the normed rows are the result.
   void head(plan::BufferId x, plan::NormKind kind = plan::NormKind::rms,
             std::string_view norm_stem = "output_norm");
+  // The vector of the text: rows pooled, then the dense layers, if any. The end of phase embed.
+  void pool(plan::BufferId x);
 
   Result<plan::Plan> finish();
 
@@ -120,6 +124,8 @@ class Recorder {
   };
   plan::CacheGroup cache_group_of(std::uint32_t layer);
   plan::RecurrenceOptions recurrence();
+  plan::BufferId embed_rows(plan::WeightId positions, plan::WeightId row = plan::kNone);
+  plan::WeightId positions();
   std::string full_name(std::string_view stem, std::string_view ending) const;
   plan::WeightId add(const std::string& name, Result<Tensor> tensor, std::uint32_t begin,
                      std::uint32_t rows, std::uint32_t cols);
@@ -144,7 +150,6 @@ class Recorder {
   plan::Builder builder_;
   std::optional<Error> error_;
   plan::WeightId embedding_ = plan::kNone;
-  plan::BufferId result_ = plan::kNone;  // phase embed
   std::vector<Place> places_;
   std::int32_t layer_ = -1;
 };

@@ -41,12 +41,19 @@ constexpr NamePair kUsualNames[] = {
 };
 
 // Language models inside models that also see carry a longer prefix.
-constexpr std::string_view kPrefixes[] = {
-    "model.", "language_model.model.", "model.language_model.", "transformer.", "backbone.", ""};
+constexpr std::string_view kPrefixes[] = {"model.",
+                                          "language_model.model.",
+                                          "model.language_model.",
+                                          "transformer.",
+                                          "backbone.",
+                                          "",
+                                          "bert.",
+                                          "roberta."};
 
 // Tensors that the forward pass computes by itself, and those of other senses.
 constexpr std::string_view kIgnoredEndings[] = {"rotary_emb.inv_freq", "attn_rot_embd.weight",
-                                                ".attn.bias", ".attn.masked_bias"};
+                                                ".attn.bias", ".attn.masked_bias",
+                                                "embeddings.position_ids"};
 constexpr std::string_view kIgnoredBeginnings[] = {"vision_tower.", "multi_modal_projector.",
                                                    "model.vision_tower.",
                                                    "model.multi_modal_projector."};
@@ -87,7 +94,7 @@ Tensors::Tensors(std::shared_ptr<const storage::Checkpoint> checkpoint,
 
 // GGUF's "blk.3.attn_q.weight" as the file spells it: "model.layers.3.self_attn.q_proj.weight".
 std::string Tensors::file_name(const std::string& name) const {
-  if (stems_.empty()) return name;
+  if (stems_.empty() || name.find('/') != std::string::npos) return name;  // a file of its own
   std::string_view rest = name;
   std::string layer;
   if (rest.starts_with("blk.")) {
@@ -124,7 +131,10 @@ Result<const TensorInfo*> Tensors::require(const std::string& name) {
 }
 
 Result<const TensorInfo*> Tensors::use(const TensorInfo* info, const std::string& file_name) {
-  if (info == nullptr) return fail("E_TENSOR", fmt::format("tensor {} is missing", file_name));
+  if (info == nullptr) {
+    missing_.insert(file_name);
+    return fail("E_TENSOR", fmt::format("tensor {} is missing", file_name));
+  }
   used_.insert(info->name);
   if (!is_decodable(info->type)) {
     return fail("E_TENSOR",
@@ -297,18 +307,27 @@ void Tensors::hide(const std::string& name) {
   if (const TensorInfo* info = locate(name); info != nullptr) hidden_.insert(info->name);
 }
 
-Status Tensors::check_all_used(std::string_view family) const {
+std::vector<std::string_view> Tensors::unused(std::span<const std::string_view> ignored) const {
+  std::vector<std::string_view> names;
   for (const TensorInfo& info : checkpoint_->tensors()) {
-    if (used_.contains(info.name) || hidden_.contains(info.name)) continue;
     const std::string_view name = info.name;
+    if (used_.contains(name) || hidden_.contains(name)) continue;
     const auto ends = [&](std::string_view ending) { return name.ends_with(ending); };
     const auto begins = [&](std::string_view beginning) { return name.starts_with(beginning); };
     if (std::ranges::any_of(kIgnoredEndings, ends)) continue;
     if (std::ranges::any_of(kIgnoredBeginnings, begins)) continue;
-    return fail("E_TENSOR", fmt::format("tensor {} is not part of a {} model of these parameters",
-                                        name, family));
+    if (std::ranges::any_of(ignored, begins)) continue;
+    names.push_back(name);
   }
-  return {};
+  return names;
+}
+
+Status Tensors::check_all_used(std::string_view family,
+                               std::span<const std::string_view> ignored) const {
+  const std::vector<std::string_view> names = unused(ignored);
+  if (names.empty()) return {};
+  return fail("E_TENSOR", fmt::format("tensor {} is not part of a {} model of these parameters",
+                                      names.front(), family));
 }
 
 }  // namespace orrery::model

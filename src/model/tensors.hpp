@@ -79,8 +79,13 @@ class Tensors {
   void hide(const std::string& name);
   // The same for all tensors of a layer.
   void hide_layer(std::uint32_t layer);
-  // E_TENSOR names a tensor of the file that nobody asked for.
-  Status check_all_used(std::string_view family) const;
+  // Names, as in the file, of tensors that were asked for and are not there.
+  const std::set<std::string>& missing() const { return missing_; }
+  // Those of the file that nobody asked for, unless their names begin with one of `ignored`.
+  std::vector<std::string_view> unused(std::span<const std::string_view> ignored) const;
+  // E_TENSOR names a tensor of the file that nobody asked for, unless its name begins with one of
+  // `ignored`.
+  Status check_all_used(std::string_view family, std::span<const std::string_view> ignored) const;
   std::uint64_t copied_bytes() const { return copied_bytes_; }
 
  private:
@@ -107,6 +112,7 @@ class Tensors {
   std::map<std::string, Tensor, std::less<>> resolved_;
   std::map<std::string, std::vector<const std::byte*>, std::less<>> experts_;  // also in resolved_
   std::set<std::string_view> used_, hidden_;                                   // names in the file
+  std::set<std::string> missing_;
   std::vector<std::unique_ptr<std::byte[]>> owned_;
   std::uint64_t copied_bytes_ = 0;
 };

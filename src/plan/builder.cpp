@@ -78,10 +78,10 @@ BufferId Builder::operand(BufferId x, NumberClass number_class) {
   return out;
 }
 
-BufferId Builder::embed(WeightId table, WeightId positions, float scale) {
+BufferId Builder::embed(WeightId table, WeightId positions, float scale, WeightId row) {
   const BufferId out = buffer("x", kTokens, plan_.weights[table].cols, Form::f32);
   Step& step = append(Op::embed, NumberClass::f32);
-  step.w = {table, positions, kNone};
+  step.w = {table, positions, row};
   step.scale = scale;
   step.out[0] = out;
   return out;
@@ -133,6 +133,7 @@ std::vector<BufferId> Builder::matmul(std::span<const std::string> names, Buffer
     }
     step.residual = options.residual;
     step.scale = options.scale;
+    step.softcap = options.softcap;
     step.activation = options.activation;
     begin = end;
   }
@@ -269,6 +270,7 @@ BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionO
       step.softcap = options.softcap;
       step.window = options.window;
       step.w[0] = options.sinks;
+      step.causal = options.causal;
     }
   }
   return out;
@@ -306,7 +308,7 @@ BufferId Builder::select_rows(BufferId x) {
   return out;
 }
 
-void Builder::logits(BufferId x, WeightId head, float scale, float softcap) {
+void Builder::logits(BufferId x, WeightId head, float scale, float softcap, WeightId bias) {
   const NumberClass number_class = class_of(head, kOutputs);
   const BufferId in = operand(x, number_class);
   plan_.vocab = plan_.weights[head].rows;
@@ -314,9 +316,19 @@ void Builder::logits(BufferId x, WeightId head, float scale, float softcap) {
   Step& step = append(Op::logits, number_class);
   step.in[0] = in;
   step.w[0] = head;
+  step.bias[0] = bias;
   step.out[0] = plan_.result;
   step.scale = scale;
   step.softcap = softcap;
+}
+
+BufferId Builder::pool(BufferId x, PoolKind kind) {
+  const BufferId out = buffer("pooled", kOutputs, plan_.buffers[x].cols, Form::f32);
+  Step& step = append(Op::pool, NumberClass::f32);
+  step.in[0] = x;
+  step.out[0] = out;
+  step.pool_kind = kind;
+  return out;
 }
 
 Plan Builder::finish() {

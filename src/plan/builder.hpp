@@ -20,7 +20,7 @@ NumberClass weight_class(Phase phase, DType dtype, bool deterministic);
 struct MatmulOptions {
   std::array<WeightId, 3> bias{kNone, kNone, kNone};
   BufferId residual = kNone;
-  float scale = 1.0F;
+  float scale = 1.0F, softcap = 0.0F;
   Activation activation = Activation::none;
   // Decode's class in every phase, and results in row order: for products of few weight rows whose
   // rounding decides something (a router's logits).
@@ -54,6 +54,7 @@ struct AttentionOptions {
   std::uint16_t heads = 0, kv_heads = 0, k_dim = 0, v_dim = 0;
   float scale = 1.0F, softcap = 0.0F;
   std::uint32_t window = 0;
+  bool causal = true;
   RopeStyle rope = RopeStyle::none;
   std::uint16_t rope_dim = 0;
   std::int16_t rope_table = -1;
@@ -99,7 +100,8 @@ class Builder {
   DType dtype(WeightId weight) const { return plan_.weights[weight].dtype; }
   void set_layer(std::int16_t layer) { layer_ = layer; }
 
-  BufferId embed(WeightId table, WeightId positions, float scale);
+  // `row`: one more row that is added to each.
+  BufferId embed(WeightId table, WeightId positions, float scale, WeightId row = kNone);
   BufferId norm(std::string name, BufferId x, WeightId weight, const NormOptions& options);
   // One to three weights that share the input; results in order, one buffer each.
   std::vector<BufferId> matmul(std::span<const std::string> names, BufferId x,
@@ -132,7 +134,11 @@ class Builder {
   void tap(std::string name, BufferId x);
   // Takes the output rows; the result has R rows.
   BufferId select_rows(BufferId x);
-  void logits(BufferId x, WeightId head, float scale, float softcap);
+  void logits(BufferId x, WeightId head, float scale, float softcap, WeightId bias = kNone);
+  // The rows of a whole text -> one vector (R, cols).
+  BufferId pool(BufferId x, PoolKind kind);
+  // What phase embed gives.
+  void result(BufferId x) { plan_.result = x; }
   Plan finish();
 
  private:

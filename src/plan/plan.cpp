@@ -37,6 +37,8 @@ std::string_view op_name(Op op) {
       return "mla_attention";
     case Op::select_rows:
       return "select_rows";
+    case Op::pool:
+      return "pool";
     case Op::logits:
       return "logits";
     case Op::moe_route:

@@ -16,8 +16,8 @@
 namespace orrery::plan {
 
 // decode: every row is one token of a running or verified sequence, at most capacity.tokens rows.
-// prefill: rows are consecutive tokens of one sequence. embed: as prefill, without a vocabulary
-// head.
+// prefill: rows are consecutive tokens of one sequence. embed: as prefill, and ends with one vector
+// for the text instead of logits.
 enum class Phase : std::uint8_t { decode, prefill, embed };
 
 // How a step rounds (ARCHITECTURE.md, "number classes"). Follows from phase and weight type alone.
@@ -120,7 +120,7 @@ struct CacheGroup {
 inline constexpr std::uint32_t kPageTokens = 64;
 
 enum class Op : std::uint8_t {
-  embed,          // out0 (N, d) = scale * w0[ids] (+ w1[positions] when present)
+  embed,          // out0 (N, d) = scale * w0[ids] (+ w1[positions] and the row w2 when present)
   norm,           // out0 = norm(in0) * w0 (+ bias0) (+ residual); kind in norm_kind; with heads
                   // every one of so many parts of a row by itself, w0 as wide as a row or a part
   quantize_rows,  // out0 (form q8 or bf16) = in0 (form f32)
@@ -139,7 +139,8 @@ enum class Op : std::uint8_t {
   scan_state,     // Mamba-2, see below: out0 (N, heads*v_dim) from in0 = [x | B | C] and in1 = dt
   delta_state,    // gated delta rule, see below: out0 from in0 = [q | k | v], in1 = beta, in2 = dt
   select_rows,    // out0 (R, d) = in0[output_rows]
-  logits,         // out0 (R, vocab) = in0 x w0^T, scaled and softcapped
+  pool,           // out0 (R, d) = one row made of all rows of in0; R is 1; kind in pool_kind
+  logits,         // out0 (R, vocab) = in0 x w0^T (+ bias0), scaled and softcapped
   // Mixture of experts. The experts of a token and their weights are `routes` (N, 2 used (+ 1)),
   // f32 in row order: the used experts' numbers, the best first, then their weights in that order,
   // then the weight of the shared expert where it has a gate.
@@ -165,6 +166,8 @@ std::string_view op_name(Op op);
 //          S = decay S,   S = S + k (sigmoid(beta) (v - S^T k))^T,   out = S^T q
 
 enum class NormKind : std::uint8_t { rms, layer };
+// Which rows make the vector of a text.
+enum class PoolKind : std::uint8_t { mean, first, last };
 // swiglu_clamped (gpt-oss), with glu only: gate * sigmoid(1.702 gate) * (1 + up), where gate is at
 // most 7 and up within -7 and 7.
 enum class Activation : std::uint8_t { none, silu, gelu_tanh, gelu_erf, sigmoid, swiglu_clamped };
@@ -199,10 +202,11 @@ struct Step {
   // embed: factor of the row. matmul: result * scale before the residual. attention: of the scores.
   // logits: of the result. moe_route: of the weights of experts. moe_combine: before the residual.
   float scale = 1.0F;
-  float softcap = 0.0F;      // attention, logits: cap * tanh(x / cap); 0 is off
+  float softcap = 0.0F;      // attention, matmul, logits: cap * tanh(x / cap); 0 is off
   float eps = 0.0F;          // norm and q/k norms
   float norm_offset = 0.0F;  // norm and q/k norms: weight + offset (1 where a file stores w - 1)
   NormKind norm_kind = NormKind::rms;
+  PoolKind pool_kind = PoolKind::mean;
   Activation activation = Activation::none;  // matmul; with glu: out0 = act(x w0^T) * (x w1^T)
   bool glu = false;
 
@@ -214,6 +218,9 @@ struct Step {
   std::uint16_t nope_dim = 0, v_head = 0;
   LatentWeights latent = LatentWeights::none;
   std::uint32_t window = 0;  // attention sees positions > p - window; 0 is all
+  // attention: up to the row's own position. Otherwise to the last of the batch, which is one whole
+  // sequence, and with a window to those < p + window.
+  bool causal = true;
   RopeStyle rope = RopeStyle::none;
   std::uint16_t rope_dim = 0;             // leading dims of a head that rotate
   std::int16_t rope_table = -1;           // constants[rope_table]: rope_dim/2 frequencies
@@ -248,7 +255,7 @@ struct Plan {
   std::vector<std::vector<float>> constants;  // rope frequencies and the like
   std::vector<CacheGroup> groups;
   std::vector<Step> steps;
-  BufferId result = kNone;          // logits (R, vocab), or hidden rows for embed
+  BufferId result = kNone;          // logits (R, vocab), or the vector (R, d) of phase embed
   std::uint64_t scratch_bytes = 0;  // set by place()
   bool operator==(const Plan&) const = default;
 };

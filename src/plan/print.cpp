@@ -11,6 +11,7 @@ namespace {
 constexpr std::string_view kPhases[] = {"decode", "prefill", "embed"};
 constexpr std::string_view kForms[] = {"f32", "q8", "bf16"};
 constexpr std::string_view kKinds[] = {"full", "window", "state"};
+constexpr std::string_view kPools[] = {"mean", "first", "last"};
 constexpr std::string_view kActivations[] = {"none",     "silu",    "gelu_tanh",
                                              "gelu_erf", "sigmoid", "swiglu_clamped"};
 constexpr std::string_view kRopes[] = {"none", "adjacent", "halves"};
@@ -62,6 +63,7 @@ std::string details(const Step& step) {
   add("scale", step.scale, step.scale != 1.0F);
   add("softcap", step.softcap, step.softcap != 0.0F);
   add("kind", "layer", step.norm_kind == NormKind::layer);
+  add("kind", name_in(kPools, step.pool_kind), step.op == Op::pool);
   add("eps", step.eps, step.eps != 0.0F);
   add("offset", step.norm_offset, step.norm_offset != 0.0F);
   add("glu", name_in(kActivations, step.activation), step.glu);
@@ -86,6 +88,7 @@ std::string details(const Step& step) {
   add("head", fmt::format("{}+{}/{}", step.nope_dim, step.rope_dim, step.v_head),
       step.latent != LatentWeights::none);
   add("window", step.window, step.window != 0);
+  add("sees", "all", !step.causal);
   add("rope", name_in(kRopes, step.rope), step.rope != RopeStyle::none);
   add("rope_dim", step.rope_dim, step.rope != RopeStyle::none);
   add("rope_mscale", step.rope_mscale, step.rope_mscale != 1.0F);

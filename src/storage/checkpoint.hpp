@@ -1,7 +1,8 @@
 // A model file (or folder) as read: metadata and a table of tensors, mapped and used in place.
 //
 // Formats: GGUF v2 and v3 (single and split), safetensors (single and sharded, with config.json,
-// tokenizer.json, tokenizer_config.json, generation_config.json, chat_template.jinja beside it).
+// tokenizer.json, tokenizer_config.json, generation_config.json, chat_template.jinja beside it, and
+// the folders that modules.json of Sentence Transformers names).
 #pragma once
 
 #include <array>
@@ -34,6 +35,14 @@ struct TensorInfo {
   std::uint64_t n_elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
 
+// A step behind the transformer of Sentence Transformers. A Dense one has tensors, in the table
+// under the name of its folder: "2_Dense/linear.weight".
+struct SentenceModule {
+  std::string kind;    // "Pooling", "Dense", "Normalize"
+  std::string folder;  // "1_Pooling"
+  std::string config;  // text of its config.json, empty when absent
+};
+
 class Checkpoint {
  public:
   // `path` is a file, a folder, or the first part of a split GGUF. Every byte range is checked
@@ -54,6 +63,8 @@ class Checkpoint {
   virtual std::string_view tokenizer_config_json() const = 0;
   virtual std::string_view generation_config_json() const = 0;
   virtual std::string_view chat_template_jinja() const = 0;
+  virtual std::string_view sentence_config_json() const { return {}; }  // sentence_bert_config.json
+  virtual std::span<const SentenceModule> sentence_modules() const { return {}; }
   // Oddities that do not stop the loading, one sentence each (bytes after the last tensor, ...).
   virtual std::span<const std::string> warnings() const = 0;
 

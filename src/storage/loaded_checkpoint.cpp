@@ -69,6 +69,12 @@ class LoadedCheckpoint final : public Checkpoint {
   std::string_view chat_template_jinja() const override {
     return text_of(parts_.side.chat_template);
   }
+  std::string_view sentence_config_json() const override {
+    return text_of(parts_.side.sentence_config);
+  }
+  std::span<const SentenceModule> sentence_modules() const override {
+    return parts_.sentence_modules;
+  }
 
  private:
   std::string_view name_of(std::uint32_t i) const { return parts_.tensors[i].name; }

@@ -16,6 +16,7 @@ struct SideFiles {
   std::unique_ptr<MappedFile> tokenizer_config;
   std::unique_ptr<MappedFile> generation_config;
   std::unique_ptr<MappedFile> chat_template;
+  std::unique_ptr<MappedFile> sentence_config;
 };
 
 struct CheckpointParts {
@@ -26,6 +27,7 @@ struct CheckpointParts {
   Metadata metadata;
   std::vector<TensorInfo> tensors;
   SideFiles side;
+  std::vector<SentenceModule> sentence_modules;
   std::vector<std::string> warnings;
 };
 

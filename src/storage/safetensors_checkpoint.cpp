@@ -8,11 +8,14 @@
 #include "storage/limits.hpp"
 #include "storage/loaded_checkpoint.hpp"
 #include "storage/safetensors.hpp"
+#include "storage/sentence_modules.hpp"
 
 namespace orrery::storage {
 namespace {
 
-Status add_file(CheckpointParts& parts, const std::string& file, Io& io) {
+// `prefix` goes before the names of the tensors.
+Status add_file(CheckpointParts& parts, const std::string& file, Io& io,
+                std::string_view prefix = "") {
   ORRERY_TRY(std::unique_ptr<MappedFile> mapping, io.map(file));
   ORRERY_TRY(std::vector<TensorInfo> tensors,
              parse_safetensors(mapping->bytes(), file_label(file)));
@@ -22,6 +25,7 @@ Status add_file(CheckpointParts& parts, const std::string& file, Io& io) {
   }
   for (TensorInfo& tensor : tensors) {
     tensor.file = static_cast<std::uint32_t>(parts.files.size());
+    tensor.name.insert(0, prefix);
     parts.tensors.push_back(std::move(tensor));
   }
   parts.files.push_back(file);
@@ -51,7 +55,27 @@ Status add_side_files(SideFiles& side, const std::string& folder, Io& io) {
                                 kMaxTokenizerConfigBytes, io));
   ORRERY_TRY_VOID(
       add_side_file(side.generation_config, folder, "generation_config.json", kMaxConfigBytes, io));
+  ORRERY_TRY_VOID(add_side_file(side.sentence_config, folder, "sentence_bert_config.json",
+                                kMaxConfigBytes, io));
   return add_side_file(side.chat_template, folder, "chat_template.jinja", kMaxTemplateBytes, io);
+}
+
+Status add_sentence_modules(CheckpointParts& parts, const std::string& folder, Io& io) {
+  constexpr std::string_view kLabel = "modules.json";
+  const std::string path = join_path(folder, kLabel);
+  if (!io.exists(path)) return {};
+  ORRERY_TRY(const std::string list, io.read_file(path, kMaxConfigBytes));
+  ORRERY_TRY(parts.sentence_modules, parse_sentence_modules(list, kLabel));
+  for (SentenceModule& module : parts.sentence_modules) {
+    const std::string at = join_path(folder, module.folder);
+    const std::string config = join_path(at, "config.json");
+    if (io.exists(config)) {
+      ORRERY_TRY(module.config, io.read_file(config, kMaxConfigBytes));
+    }
+    if (module.kind != "Dense") continue;
+    ORRERY_TRY_VOID(add_file(parts, join_path(at, "model.safetensors"), io, module.folder + "/"));
+  }
+  return {};
 }
 
 // Every tensor of the index must be in the file that the index names.
@@ -97,6 +121,7 @@ Result<std::shared_ptr<const Checkpoint>> open_safetensors_file(const std::strin
   parts.path = path;
   ORRERY_TRY_VOID(add_file(parts, file, io));
   ORRERY_TRY_VOID(add_side_files(parts.side, folder_of(file), io));
+  ORRERY_TRY_VOID(add_sentence_modules(parts, folder_of(file), io));
   return make_checkpoint(std::move(parts));
 }
 
@@ -123,6 +148,7 @@ Result<std::shared_ptr<const Checkpoint>> open_safetensors_shards(const std::str
   ORRERY_TRY_VOID(check_index(parts, index, kLabel));
   check_total_size(parts, index, kLabel);
   ORRERY_TRY_VOID(add_side_files(parts.side, folder, io));
+  ORRERY_TRY_VOID(add_sentence_modules(parts, folder, io));
   return make_checkpoint(std::move(parts));
 }
 

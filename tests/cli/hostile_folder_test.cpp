@@ -130,8 +130,8 @@ const Row kFolders[] = {
      [](Files& f) {
        set_config(f, R"(, "auto_map": {"AutoModel": "x.Y"}, "torch_dtype": "float3")");
      }},
-    {"ConfigUnknown", "E_ARCH", "\"bert\" is not supported, these are: ",
-     [](Files& f) { f["config.json"] = R"({"model_type": "bert"})"; }},
+    {"ConfigUnknown", "E_ARCH", "\"rwkv\" is not supported, these are: ",
+     [](Files& f) { f["config.json"] = R"({"model_type": "rwkv"})"; }},
 };
 
 class HostileFolder : public testing::TestWithParam<Row> {};

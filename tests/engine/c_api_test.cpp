@@ -197,6 +197,31 @@ TEST_F(CApiTest, VectorsOfTextsAreThoseOfTheReference) {
   orrery_model_close(reference);
 }
 
+TEST(CApiEncoder, MakesVectorsAndNoSession) {
+  const std::string bert = orrery::test::source_dir() + "/tests/golden/bert";
+  orrery_error error{};
+  orrery_model* model = nullptr;
+  ASSERT_EQ(orrery_model_open(bert.c_str(), nullptr, &model, &error), 0) << error.message;
+  int32_t ids[16];
+  size_t count = 0;
+  ASSERT_EQ(orrery_tokenize(model, "hello world", 11, 1, 0, ids, 16, &count, &error), 0);
+  ASSERT_EQ(count, 4U);  // [CLS] hello world [SEP]
+  const std::vector<float> vector = embed(model, {ids, ids + count});
+  EXPECT_EQ(vector.size(), 64U);
+  double squares = 0.0;
+  for (const float x : vector) squares += double{x} * x;
+  EXPECT_NEAR(squares, 1.0, 1e-5);
+  orrery_session* session = nullptr;
+  EXPECT_EQ(orrery_session_open(model, &session, &error), 1);
+  EXPECT_STREQ(error.kind, "E_ENCODER");
+  orrery_model_info info{};
+  info.size = sizeof info;
+  orrery_model_get_info(model, &info);
+  EXPECT_STREQ(info.family, "bert");
+  EXPECT_EQ(info.context, 128U);
+  orrery_model_close(model);
+}
+
 TEST_F(CApiTest, WhatIsMissingSaysSo) {
   size_t count = 0;
   float x = 0.0F;

@@ -12,6 +12,7 @@ struct Case {
   std::uint32_t window = 0;
   float softcap = 0.0F;
   DType k_type = DType::f16, v_type = DType::f16;
+  bool causal = true;
   bool sinks = false;
 };
 
@@ -72,6 +73,7 @@ class BlockAttentionTest : public BlockTest {
       call.blocks = std::min(per_call, n_blocks - b), call.heads = c.heads;
       call.first_position = c.first + first_token + 32 * b;
       call.n_tokens = std::min(32 * call.blocks, tokens - 32 * b);
+      call.last_key = c.causal ? -1 : cache.keys - 1;
       call.window = c.window, call.scale = 0.2F, call.softcap = c.softcap;
       call.sinks = c.sinks ? kSinks : nullptr;
       call.pool = cache.pool.data(), call.page_bytes = cache.page_bytes;
@@ -107,9 +109,13 @@ class BlockAttentionTest : public BlockTest {
           c.window == 0
               ? 0
               : static_cast<int>(std::max<std::int64_t>(0, at - std::int64_t{c.window} + 1));
+      int to = c.causal ? at : cache.keys - 1;
+      if (c.window != 0) {
+        to = static_cast<int>(std::min<std::int64_t>(to, at - 1 + std::int64_t{c.window}));
+      }
       for (int h = 0; h < c.heads; ++h) {
         double top = -1e30, sum = 0;
-        for (int key = from; key <= at; ++key) {
+        for (int key = from; key <= to; ++key) {
           double s = 0;
           for (int i = 0; i < c.k_dim; ++i) {
             s += double(rounded_bf16(q[(std::size_t(t) * c.heads + h) * c.k_dim + i])) *
@@ -120,10 +126,10 @@ class BlockAttentionTest : public BlockTest {
           p[key] = s, top = std::max(top, s);
         }
         if (c.sinks) top = std::max(top, double{kSinks[h]}), sum = std::exp(kSinks[h] - top);
-        for (int key = from; key <= at; ++key) sum += p[key] = std::exp(p[key] - top);
+        for (int key = from; key <= to; ++key) sum += p[key] = std::exp(p[key] - top);
         for (int i = 0; i < c.v_dim; ++i) {
           double y = 0, size = 0;
-          for (int key = from; key <= at; ++key) {
+          for (int key = from; key <= to; ++key) {
             const double term = p[key] / sum * cache.v[std::size_t(key) * c.v_dim + i];
             y += term, size += std::abs(term);
           }
@@ -161,6 +167,18 @@ TEST_P(BlockAttentionTest, Windows) {
     check({.k_dim = 32, .v_dim = 32, .heads = 2, .tokens = 100, .first = 0, .window = window});
     check({.k_dim = 32, .v_dim = 32, .heads = 2, .tokens = 77, .first = 130, .window = window});
   }
+}
+TEST_P(BlockAttentionTest, BothWays) {
+  for (const std::uint32_t window : {0U, 1U, 40U, 100U, 0xFFFFFFFFU}) {
+    check({.k_dim = 32,
+           .v_dim = 32,
+           .heads = 2,
+           .tokens = 150,
+           .first = 0,
+           .window = window,
+           .causal = false});
+  }
+  check({.k_dim = 64, .v_dim = 64, .heads = 3, .tokens = 1, .first = 0, .causal = false});
 }
 TEST_P(BlockAttentionTest, Softcap) {
   check({.k_dim = 64, .v_dim = 64, .heads = 2, .tokens = 70, .first = 10, .softcap = 3.0F});

@@ -58,8 +58,8 @@ TEST(Load, TinyLlama) {
 TEST(Load, Architecture) {
   expect_refused(fake_llama({{"general.architecture", std::string_view()}}), "E_ARCH", "missing");
   expect_refused(fake_llama({{"general.architecture", integers({1})}}), "E_ARCH", "no string");
-  expect_refused(fake_llama({{"general.architecture", std::string_view("bert")}}), "E_ARCH",
-                 "\"bert\" is not supported, these are: ");
+  expect_refused(fake_llama({{"general.architecture", std::string_view("rwkv")}}), "E_ARCH",
+                 "\"rwkv\" is not supported, these are: ");
   const std::string huge(1 << 20, 'a');
   const auto model = load_model(fake_llama({{"general.architecture", std::string_view(huge)}}));
   ASSERT_FALSE(model);
@@ -260,8 +260,8 @@ TEST(Load, ConfigOfSafetensors) {
   expect_refused(fake, "E_HPARAM", "no JSON object");
   fake->config_ = "{}";
   expect_refused(fake, "E_ARCH", "model_type is missing");
-  fake->config_ = R"({"model_type": "bert"})";
-  expect_refused(fake, "E_ARCH", "\"bert\"");
+  fake->config_ = R"({"model_type": "rwkv"})";
+  expect_refused(fake, "E_ARCH", "\"rwkv\"");
   fake->config_ = R"({"model_type": "llama", "num_hidden_layers": "2"})";
   expect_refused(fake, "E_HPARAM", "config.json: num_hidden_layers is the string \"2\"");
   fake->config_ = R"({"model_type": "llama", "num_hidden_layers": 2.5})";

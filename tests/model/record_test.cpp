@@ -58,14 +58,16 @@ TEST(Record, LlamaLayerIsEightStepsInEveryPhase) {
   }
 }
 
-TEST(Record, EmbedEndsWithNormedRows) {
+TEST(Record, EmbedEndsWithTheVectorOfTheText) {
   const auto model = load_model(fake_llama());
   ASSERT_TRUE(model);
   const auto plan = model->record(options_for(Phase::embed));
   ASSERT_TRUE(plan);
   const plan::Buffer& result = plan->buffers[plan->result];
   EXPECT_EQ(result.cols, 64U);
-  EXPECT_EQ(result.rows, plan::kTokens);
+  EXPECT_EQ(result.rows, plan::kOutputs);
+  EXPECT_EQ(plan->steps.back().op, plan::Op::pool);
+  EXPECT_EQ(plan->steps.back().pool_kind, plan::PoolKind::last);
   EXPECT_EQ(std::ranges::count(plan->steps, plan::Op::logits, &plan::Step::op), 0);
 }
 

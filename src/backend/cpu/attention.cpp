@@ -18,6 +18,7 @@ struct Shape {
   DType k_type, v_type;
   float scale, softcap;
   std::uint32_t window;
+  bool causal;
   const float* sinks;  // (heads) or null
 
   Shape(const CompileContext& context, const plan::Step& step)
@@ -30,6 +31,7 @@ struct Shape {
         scale(step.scale),
         softcap(step.softcap),
         window(step.window),
+        causal(step.causal),
         sinks(context.vector(step.w[0])) {
     const plan::CacheGroup& cache = context.plan->groups[group];
     head_bytes = cache.head_bytes();
@@ -112,8 +114,12 @@ class AttentionRows : public CpuStep {
     item.first_q = first(cut);
     item.g = first(cut + 1) - item.first_q;
     const std::int32_t position = batch.positions[item.row];
-    item.end = position + 1;
-    if (s_.window != 0) item.begin = std::max(0, item.end - static_cast<std::int32_t>(s_.window));
+    const auto window = static_cast<std::int32_t>(s_.window);
+    item.end = s_.causal ? position + 1 : batch.positions[batch.n_tokens - 1] + 1;
+    if (window != 0) {
+      item.begin = std::max(0, position + 1 - window);
+      item.end = std::min(item.end, position + window);
+    }
     item.first_part = item.begin / kPartTokens;
     item.parts = (item.end - 1) / kPartTokens - item.first_part + 1;
     return item;
@@ -296,6 +302,7 @@ class AttentionBlocks : public CpuStep {
     args.v_dim = static_cast<int>(s_.v_dim);
     args.first_position = batch.positions[32 * b];
     args.n_tokens = std::min(32 * blocks, batch.n_tokens - 32 * b);
+    args.last_key = s_.causal ? -1 : batch.positions[batch.n_tokens - 1];
     args.window = s_.window;
     args.pool = s_.pool;
     args.page_bytes = s_.page_bytes;

@@ -10,6 +10,7 @@ class Embed : public CpuStep {
   Embed(const CompileContext& context, const plan::Step& step)
       : table_(context.info(step.w[0])),
         table_data_(context.weight(step.w[0])),
+        row_(context.vector(step.w[2])),
         out_(context.buffer(step.out[0])),
         scale_(step.scale),
         kernels_(*context.kernels) {
@@ -57,6 +58,7 @@ class Embed : public CpuStep {
     if (scale_ != 1.0F || position != nullptr) {
       kernels_.rows->scale_add(out, scale_, position, static_cast<int>(cols));
     }
+    if (row_ != nullptr) kernels_.rows->add(out, row_, out, static_cast<int>(cols));
   }
 
   static void decode(const plan::Weight& table, const std::byte* data, std::int32_t row,
@@ -76,6 +78,7 @@ class Embed : public CpuStep {
   const std::byte* table_data_;
   const plan::Weight* positions_ = nullptr;
   const std::byte* positions_data_ = nullptr;
+  const float* row_;  // added to every row, or null
   BufferRef out_;
   float scale_;
   kernels::KernelSet kernels_;

@@ -61,6 +61,8 @@ StepResult make_step(const CompileContext& context, const plan::Step& step) {
       return make_split(context, step);
     case plan::Op::select_rows:
       return make_select_rows(context, step);
+    case plan::Op::pool:
+      return make_pool(context, step);
     case plan::Op::add:
     case plan::Op::mul:
     case plan::Op::tap:

@@ -173,6 +173,7 @@ StepResult make_conv_state(const CompileContext& context, const plan::Step& step
 StepResult make_recurrence(const CompileContext& context, const plan::Step& step);  // scan, delta
 StepResult make_split(const CompileContext& context, const plan::Step& step);
 StepResult make_select_rows(const CompileContext& context, const plan::Step& step);
+StepResult make_pool(const CompileContext& context, const plan::Step& step);
 StepResult make_elementwise(const CompileContext& context,
                             const plan::Step& step);  // add, mul, tap
 

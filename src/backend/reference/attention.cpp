@@ -125,9 +125,11 @@ void ReferenceProgram::attention(const plan::Step& step, const Batch& batch) {
   std::vector<float> sinks;
   if (step.w[0] != plan::kNone) sinks = weight_row(step.w[0], 0);
   for (std::int32_t row = 0; row < batch.n_tokens; ++row) {
-    const std::int32_t last = batch.positions[row];
-    const std::int32_t first =
-        step.window == 0 ? 0 : std::max(0, last - static_cast<std::int32_t>(step.window) + 1);
+    const std::int32_t own = batch.positions[row];
+    const auto window = static_cast<std::int32_t>(step.window);
+    const std::int32_t first = window == 0 ? 0 : std::max(0, own - window + 1);
+    std::int32_t last = step.causal ? own : batch.positions[batch.n_tokens - 1];
+    if (window != 0) last = std::min(last, own + window - 1);
     for (std::uint32_t h = 0; h < step.heads; ++h) {
       const std::uint32_t kv_head = h / (std::uint32_t{step.heads} / step.kv_heads);
       const std::size_t head = std::size_t{step.heads} * row + h;

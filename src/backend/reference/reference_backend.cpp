@@ -110,6 +110,8 @@ void ReferenceProgram::run_step(const plan::Step& step, const Batch& batch) {
       return moe_matmul(step, batch);
     case plan::Op::moe_combine:
       return moe_combine(step, batch);
+    case plan::Op::pool:
+      return pool(step, batch);
     case plan::Op::tap:
       return;
   }

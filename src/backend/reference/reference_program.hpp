@@ -33,6 +33,7 @@ class ReferenceProgram : public Program {
   void combine(const plan::Step& step, const Batch& batch);  // add, mul, quantize_rows
   void split(const plan::Step& step, const Batch& batch);
   void select_rows(const plan::Step& step, const Batch& batch);
+  void pool(const plan::Step& step, const Batch& batch);
   // matmul.cpp: matmul and logits.
   void matmul(const plan::Step& step, const Batch& batch);
   std::vector<double> multiply(const std::vector<double>& x, std::int64_t rows,

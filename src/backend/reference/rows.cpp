@@ -38,10 +38,13 @@ void ReferenceProgram::embed(const plan::Step& step, const Batch& batch) {
     const std::vector<float> token =
         weight_row(step.w[0], static_cast<std::uint32_t>(batch.ids[row]));
     for (std::uint32_t i = 0; i < cols; ++i) out[i] = double{step.scale} * token[i];
-    if (step.w[1] == plan::kNone) continue;
-    const std::vector<float> place =
-        weight_row(step.w[1], static_cast<std::uint32_t>(batch.positions[row]));
-    for (std::uint32_t i = 0; i < cols; ++i) out[i] += place[i];
+    const auto add = [&](plan::WeightId table, std::int32_t at) {
+      if (table == plan::kNone) return;
+      const std::vector<float> values = weight_row(table, static_cast<std::uint32_t>(at));
+      for (std::uint32_t i = 0; i < cols; ++i) out[i] += values[i];
+    };
+    add(step.w[1], batch.positions[row]);
+    add(step.w[2], 0);
   }
 }
 
@@ -110,6 +113,22 @@ void ReferenceProgram::select_rows(const plan::Step& step, const Batch& batch) {
     ORRERY_CHECK(source >= 0 && source < batch.n_tokens);
     const double* in = &buffers_[step.in[0]][static_cast<std::size_t>(source) * cols];
     std::copy(in, in + cols, &buffers_[step.out[0]][static_cast<std::size_t>(row) * cols]);
+  }
+}
+
+void ReferenceProgram::pool(const plan::Step& step, const Batch& batch) {
+  ORRERY_CHECK(batch.n_outputs == 1 && batch.n_tokens > 0);
+  const std::uint32_t cols = cols_of(step.in[0]);
+  const std::vector<double>& in = buffers_[step.in[0]];  // (n_tokens, cols)
+  const bool mean = step.pool_kind == plan::PoolKind::mean;
+  const std::int32_t first = step.pool_kind == plan::PoolKind::last ? batch.n_tokens - 1 : 0;
+  const std::int32_t count = mean ? batch.n_tokens : 1;
+  for (std::uint32_t i = 0; i < cols; ++i) {
+    double sum = 0.0;
+    for (std::int32_t row = first; row < first + count; ++row) {
+      sum += in[static_cast<std::size_t>(row) * cols + i];
+    }
+    buffers_[step.out[0]][i] = sum / count;
   }
 }
 

@@ -91,6 +91,7 @@ struct BlockFlash {
     v_panel = p, p += shape.v_bytes;
     units = p;
     last = a.first_position + a.n_tokens - 1;
+    last_key = a.last_key < 0 ? last : a.last_key;
     for (int b = 0; b < a.blocks; ++b) {
       for (int h = 0; h < a.heads; ++h) start(unit(b, h), b, h);
     }
@@ -125,8 +126,17 @@ struct BlockFlash {
     return position + 1 - static_cast<int>(a.window);
   }
 
+  // The last one.
+  int last_seen(int position) const {
+    if (a.last_key < 0) return position;
+    if (a.window == 0 || a.window > static_cast<std::uint32_t>(last_key - position))
+      return last_key;
+    return position + static_cast<int>(a.window) - 1;
+  }
+
   void all_pages() {
-    for (int page = first_seen(a.first_position) / kPageKeys; page <= last / kPageKeys; ++page) {
+    const int end = last_seen(last) / kPageKeys + 1;
+    for (int page = first_seen(a.first_position) / kPageKeys; page < end; ++page) {
       convert(page);
       visit(page);
     }
@@ -136,7 +146,7 @@ struct BlockFlash {
   }
 
   bool sees(int block, int page) const {
-    return block_first(block) <= last && page <= block_last(block) / kPageKeys &&
+    return block_first(block) <= last && page <= last_seen(block_last(block)) / kPageKeys &&
            page >= first_seen(block_first(block)) / kPageKeys;
   }
 
@@ -179,9 +189,9 @@ struct BlockFlash {
     }
   }
 
-  // K and V of a page -> panels. Keys behind the last query are zeroed: their memory is not filled.
+  // K and V of a page -> panels. Keys behind the last one are zeroed: their memory is not filled.
   void convert(int page) const {
-    const int filled = last + 1 - page * kPageKeys;
+    const int filled = last_key + 1 - page * kPageKeys;
     const std::byte* k = a.make_page != nullptr
                              ? a.make_page(a.context, page, filled)
                              : a.pool + a.pages[page] * a.page_bytes + a.head_offset;
@@ -193,8 +203,8 @@ struct BlockFlash {
   // Scores of a page -> weights of its keys.
   void weigh(const Unit& u, int page, int block, int buffer) {
     const int start = page * kPageKeys;
-    const bool masked =
-        start + kPageKeys - 1 > block_first(block) || start < first_seen(block_last(block));
+    const bool masked = start + kPageKeys - 1 > last_seen(block_first(block)) ||
+                        start < first_seen(block_last(block));
     constexpr int kTimes = 2 * kPageKeys / kKeysBetween;
     slices_between = (products.left() + kTimes - 1) / kTimes;
     for (int half = 0; half < 2; ++half) {
@@ -219,7 +229,7 @@ struct BlockFlash {
     for (int i = 0; i < 16; ++i) {
       const int own = block_first(block) + 16 * half + i;
       const int position = own < last ? own : last;  // padding tokens act as the last valid one
-      newest[i] = static_cast<float>(position - start);
+      newest[i] = static_cast<float>(last_seen(position) - start);
       oldest[i] = static_cast<float>(first_seen(position) - start);
     }
     const V::F hidden = V::splat(-__builtin_inff());
@@ -297,7 +307,8 @@ struct BlockFlash {
   std::uint8_t* weights[2];         // X block of 64 keys
   std::uint8_t *k_panel, *v_panel;  // [2][k_steps], [v_panels][2] panel steps
   std::uint8_t* units;
-  int last;  // position of the last valid query
+  int last;      // position of the last valid query
+  int last_key;  // of the last key that any query sees
   SlicedProducts<P> products;
   int slices_between = 0;
 };

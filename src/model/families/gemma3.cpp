@@ -27,7 +27,14 @@ Status read(const Source& source, Hparams& h) {
   ORRERY_TRY_VOID(read_gemma(source, {.layers_27b = 62}, h));
   ORRERY_TRY_VOID(read_rope(source, h, kFullTheta));
   ORRERY_TRY_VOID(read_window_theta(source, h));
-  return read_windows(source, {.period = kPeriod}, h);
+  ORRERY_TRY_VOID(read_windows(source, {.period = kPeriod}, h));
+  // EmbeddingGemma (arXiv 2509.20354): tokens see both ways, half of the window to each side.
+  const bool embeds = source.architecture() == "gemma-embedding";
+  ORRERY_TRY(const bool both_ways, source.boolean_or({"", "use_bidirectional_attention"}, embeds));
+  if (!both_ways) return {};
+  h.causal = false;
+  if (h.window != 0) h.window = h.window / 2 + 1;
+  return {};
 }
 
 void forward(Recorder& r) {
@@ -42,7 +49,7 @@ void forward(Recorder& r) {
   r.head(x);
 }
 
-constexpr std::string_view kGguf[] = {"gemma3"};
+constexpr std::string_view kGguf[] = {"gemma3", "gemma-embedding"};
 constexpr std::string_view kConfig[] = {"gemma3", "gemma3_text"};
 constexpr NamePair kTensorNames[] = {
     {"post_attention_norm", "post_attention_layernorm"},

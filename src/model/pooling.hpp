@@ -1,0 +1,18 @@
+// How an embedding model makes one vector of a text's rows.
+#pragma once
+
+#include "base/result.hpp"
+#include "model/hparams.hpp"
+#include "model/source.hpp"
+#include "model/tensors.hpp"
+#include "storage/checkpoint.hpp"
+
+namespace orrery::model {
+
+// Reads pooling, dense layers and the longest text from GGUF's keys and tensors, or from the
+// modules of Sentence Transformers. Where a file says nothing: the last row of a causal model, the
+// mean of others. E_HPARAM for what is not supported.
+Status read_pooling(const storage::Checkpoint& checkpoint, const Source& source,
+                    const Tensors& tensors, Hparams& hparams);
+
+}  // namespace orrery::model
