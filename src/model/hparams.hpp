@@ -22,6 +22,7 @@ struct RopeScaling {
   float beta_fast = 32.0F, beta_slow = 1.0F;              // yarn
   bool truncate = true;                                   // yarn: whole bounds of the ramp
   std::vector<float> short_factors, long_factors;         // factors: (rope_dim / 2) each
+  bool operator==(const RopeScaling&) const = default;
 };
 
 // Multi-head latent attention (plan/mla.hpp).
@@ -29,6 +30,7 @@ struct LatentAttention {
   std::uint32_t rank = 0;    // of the cached latents; 0: the usual attention
   std::uint32_t q_rank = 0;  // of the queries; 0: they come from one product
   std::uint32_t nope_dim = 0, rope_dim = 0, v_dim = 0;  // of a head: not rotated, rotated, value
+  bool operator==(const LatentAttention&) const = default;
 };
 
 // A mixture of experts in the place of a layer's feed-forward.
@@ -44,6 +46,7 @@ struct Experts {
   std::uint32_t groups = 0, groups_used = 0;  // 0: no groups
   plan::GroupScore group_score = plan::GroupScore::best;
   std::vector<bool> layers;  // per layer: has experts
+  bool operator==(const Experts&) const = default;
 };
 
 // Of layers that keep a state instead of keys and values (plan.hpp, CacheGroup).
@@ -91,6 +94,7 @@ struct Hparams {
   StateShape state;
   std::vector<bool> state_layers;  // per layer
 
+  bool operator==(const Hparams&) const = default;
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t attended_dim() const { return latent.rank > 0 ? n_heads * latent.v_dim : q_dim(); }
   std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
