@@ -19,6 +19,17 @@ namespace {
 
 using Kind = RopeScaling::Kind;
 
+// Families whose files are known to say the same in both formats: each has a test. Others may store
+// transformed numbers under the same names.
+constexpr std::string_view kFamilies[] = {"llama", "qwen2", "qwen3", "gemma2",  "gemma3",
+                                          "phi3",  "glm4",  "olmo2", "granite", "gpt2"};
+
+Status check_family(std::string_view family) {
+  if (std::ranges::find(kFamilies, family) != std::end(kFamilies)) return {};
+  return fail("E_EXPORT", fmt::format("a {} model cannot be written as GGUF yet, only these: {}",
+                                      family, fmt::join(kFamilies, ", ")));
+}
+
 class Exporter {
  public:
   Exporter(const LoadedModel& source, std::string_view architecture, GgufImage& image)
@@ -29,6 +40,7 @@ class Exporter {
   }
 
   Status run() {
+    ORRERY_TRY_VOID(check_family(h_.family));
     add_common();
     add_rope();
     add_tensors();

@@ -56,6 +56,7 @@ struct StateShape {
   std::uint32_t heads = 0, key_heads = 0, k_dim = 0, v_dim = 0;
   std::uint32_t key_dim() const { return key_heads * k_dim; }
   std::uint32_t value_dim() const { return heads * v_dim; }
+  bool operator==(const StateShape&) const = default;
 };
 
 struct Hparams {

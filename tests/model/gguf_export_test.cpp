@@ -90,5 +90,15 @@ TEST(ExportRefusal, NamesWhatGgufCannotSay) {
   EXPECT_NE(refused.error().message.find("activation function"), std::string::npos);
 }
 
+TEST(ExportRefusal, NamesTheFamiliesThatCanBeWritten) {
+  const std::string folder = test::shared_dir() + "/data/golden/deepseek-v3";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
+  const test::TempDir temporary;
+  const auto refused = write_f32(folder, temporary.file("out.gguf"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, "E_EXPORT");
+  EXPECT_NE(refused.error().message.find("only these: llama"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace orrery::model
