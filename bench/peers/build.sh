@@ -5,7 +5,8 @@
 # clang and LLVM's OpenMP are needed: GCC 12 drops the stores that fill the AMX tile
 # configuration, and the peer then dies at its first matrix product.
 #
-# Usage: bench/peers/build.sh [target...]     (default: llama-bench llama-perplexity)
+# Usage: bench/peers/build.sh [target...]     (default: llama-bench llama-perplexity; also
+#        llama-quantize, llama-imatrix)
 # Environment: JOBS (default: all cores), XDG_CACHE_HOME.
 set -euo pipefail
 

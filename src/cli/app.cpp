@@ -37,6 +37,8 @@ int run_cli(int argc, const char* const* argv) {
   add_bench(program);
   add_silicon(program);
   add_models(program);
+  add_quantize(program);
+  add_imatrix(program);
   if (const auto exit_code = line.parse(argc, argv)) return *exit_code;
   const Status status = line.run();
   if (!status) return report(status.error());

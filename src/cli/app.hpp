@@ -18,6 +18,8 @@ void add_eval(Command program);
 void add_bench(Command program);
 void add_silicon(Command program);
 void add_models(Command program);
+void add_quantize(Command program);
+void add_imatrix(Command program);
 
 int run_cli(int argc, const char* const* argv);
 

@@ -83,8 +83,26 @@ std::uint64_t Executor::scratch_bytes() const {
 
 Status Executor::run(Phase& phase, std::uint32_t first_step, std::uint32_t last_step) {
   ORRERY_TRY_VOID(check_weights());
-  ORRERY_TRY_VOID(phase.program->run(batch_, first_step, last_step));
+  if (observer_ != nullptr) {
+    ORRERY_TRY_VOID(run_observed(phase, first_step, last_step));
+  } else {
+    ORRERY_TRY_VOID(phase.program->run(batch_, first_step, last_step));
+  }
   return check_weights();
+}
+
+Status Executor::run_observed(Phase& phase, std::uint32_t first_step, std::uint32_t last_step) {
+  for (std::uint32_t i = first_step; i < last_step; ++i) {
+    const plan::Step& step = phase.plan.steps[i];
+    if (step.op == plan::Op::matmul || step.op == plan::Op::logits) {
+      const plan::Buffer& input = phase.plan.buffers[static_cast<std::size_t>(step.in[0])];
+      const std::int64_t rows =
+          input.rows.at(batch_.n_tokens, batch_.n_sequences, batch_.n_outputs);
+      observer_->see(phase.plan, step, phase.program->download(step.in[0], rows));
+    }
+    ORRERY_TRY_VOID(phase.program->run(batch_, i, i + 1));
+  }
+  return {};
 }
 
 // One load as long as no mapped file of the process lost bytes.

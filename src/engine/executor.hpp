@@ -36,6 +36,14 @@ struct DecodeRow {
   std::int32_t position = 0;
 };
 
+// Sees what enters the products of a run.
+class InputObserver {
+ public:
+  virtual ~InputObserver() = default;
+  // Before a product with weights: its input, (rows, cols).
+  virtual void see(const plan::Plan& plan, const plan::Step& step, std::span<const float> rows) = 0;
+};
+
 class Executor {
  public:
   // Fuses and places both plans for the backend and compiles them. Both list the same groups.
@@ -70,6 +78,9 @@ class Executor {
   backend::Program& prefill_program() { return *prefill_.program; }
   std::uint64_t scratch_bytes() const;
 
+  // From then on runs go step by step and show their inputs, which is slow; null ends it.
+  void observe(InputObserver* observer) { observer_ = observer; }
+
   // Tokens at positions start, start + 1, ... of one sequence; its pages cover them. Logits of the
   // rows in `outputs` (at most max_prefill_outputs()) are in logits() afterwards, row after row.
   Status prefill(SequenceId sequence, std::span<const text::TokenId> ids, std::uint32_t start,
@@ -91,9 +102,11 @@ class Executor {
   Executor() = default;
   Status prepare(Phase& phase, BoundPlan bound, backend::Backend& backend);
   Status run(Phase& phase, std::uint32_t first_step, std::uint32_t last_step);
+  Status run_observed(Phase& phase, std::uint32_t first_step, std::uint32_t last_step);
   Status check_weights();
 
   std::mutex mutex_;
+  InputObserver* observer_ = nullptr;
   const storage::Checkpoint* files_ = nullptr;
   std::uint32_t seen_hits_ = 0;  // of BusGuard, when the files were last found whole
   std::uint32_t context_ = 0;

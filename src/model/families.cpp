@@ -10,9 +10,9 @@ extern const Family kBert, kCohere, kDeepseek, kGemma2, kGemma3, kGlm4, kGpt2, k
 
 std::span<const Family* const> families() {
   static constexpr std::array kFamilies = {
-      &kBert,    &kCohere, &kDeepseek, &kGemma2,    &kGemma3, &kGlm4,      &kGpt2,
-      &kGptOss,  &kGranite, &kLfm2,    &kLlama,     &kMamba2, &kNomicBert, &kOlmo2,
-      &kOlmoe,   &kPhi,    &kPhi3,     &kQwen2,     &kQwen3,  &kQwen3Next, &kStarcoder2};
+      &kBert,   &kCohere,  &kDeepseek, &kGemma2, &kGemma3, &kGlm4,      &kGpt2,
+      &kGptOss, &kGranite, &kLfm2,     &kLlama,  &kMamba2, &kNomicBert, &kOlmo2,
+      &kOlmoe,  &kPhi,     &kPhi3,     &kQwen2,  &kQwen3,  &kQwen3Next, &kStarcoder2};
   return kFamilies;
 }
 

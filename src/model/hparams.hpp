@@ -22,6 +22,7 @@ struct RopeScaling {
   float beta_fast = 32.0F, beta_slow = 1.0F;              // yarn
   bool truncate = true;                                   // yarn: whole bounds of the ramp
   std::vector<float> short_factors, long_factors;         // factors: (rope_dim / 2) each
+  bool operator==(const RopeScaling&) const = default;
 };
 
 // Multi-head latent attention (plan/mla.hpp).
@@ -29,6 +30,7 @@ struct LatentAttention {
   std::uint32_t rank = 0;    // of the cached latents; 0: the usual attention
   std::uint32_t q_rank = 0;  // of the queries; 0: they come from one product
   std::uint32_t nope_dim = 0, rope_dim = 0, v_dim = 0;  // of a head: not rotated, rotated, value
+  bool operator==(const LatentAttention&) const = default;
 };
 
 // A mixture of experts in the place of a layer's feed-forward.
@@ -44,6 +46,7 @@ struct Experts {
   std::uint32_t groups = 0, groups_used = 0;  // 0: no groups
   plan::GroupScore group_score = plan::GroupScore::best;
   std::vector<bool> layers;  // per layer: has experts
+  bool operator==(const Experts&) const = default;
 };
 
 // Of layers that keep a state instead of keys and values (plan.hpp, CacheGroup).
@@ -53,6 +56,7 @@ struct StateShape {
   std::uint32_t heads = 0, key_heads = 0, k_dim = 0, v_dim = 0;
   std::uint32_t key_dim() const { return key_heads * k_dim; }
   std::uint32_t value_dim() const { return heads * v_dim; }
+  bool operator==(const StateShape&) const = default;
 };
 
 // A matrix behind the pooling of an embedding model: y = act(x w^T + bias).
@@ -60,6 +64,7 @@ struct DenseLayer {
   std::string stem;  // of its tensors
   std::uint32_t rows = 0, cols = 0;
   bool tanh = false;
+  bool operator==(const DenseLayer&) const = default;
 };
 
 struct Hparams {
@@ -110,6 +115,7 @@ struct Hparams {
   std::uint32_t text_tokens = 0;  // of a text, where the file says so; 0: the context
 
   std::uint32_t embedding_dim() const { return dense.empty() ? hidden_dim : dense.back().rows; }
+  bool operator==(const Hparams&) const = default;
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t attended_dim() const { return latent.rank > 0 ? n_heads * latent.v_dim : q_dim(); }
   std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }

@@ -46,6 +46,10 @@ class LoadedModel {
   // The same of each expert, for the weights that are experts'; nothing for the others.
   std::vector<std::vector<const std::byte*>> bind_experts(const plan::Plan& plan) const;
 
+  const Family& family() const { return *family_; }
+  // Under GGUF's names, as the forward pass asked for them.
+  const Tensors& tensors() const { return *tensors_; }
+
   // Bytes that were converted and not used in place: norms and biases to f32, transposed matrices.
   std::uint64_t copied_bytes() const;
 

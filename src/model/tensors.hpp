@@ -72,8 +72,12 @@ class Tensors {
   void set_expert_columns(bool columns) { expert_columns_ = columns && !stems_.empty(); }
   // Data of a tensor that was resolved before; null when the checkpoint has no data.
   const std::byte* data(const std::string& name) const;
-  // The same of each expert.
+  // The same of each expert of a tensor that experts() resolved.
+  bool is_experts(const std::string& name) const { return experts_.contains(name); }
   std::span<const std::byte* const> expert_data(const std::string& name) const;
+
+  // All that were resolved, by GGUF's names.
+  const std::map<std::string, Tensor, std::less<>>& resolved() const { return resolved_; }
 
   // Treats a tensor as absent.
   void hide(const std::string& name);

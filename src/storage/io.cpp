@@ -18,12 +18,10 @@
 #include "memory/bus_guard.hpp"
 #include "storage/describe.hpp"
 #include "storage/limits.hpp"
+#include "storage/new_file.hpp"
+#include "storage/system_error.hpp"
 
 namespace orrery::storage {
-namespace {
-
-constexpr std::uint64_t kHugePage = 2 * kMiB;
-constexpr std::uint64_t kSmallPage = 4096;
 
 std::unexpected<Error> system_error(std::string_view path, std::string_view action, int code) {
   std::string_view kind = "E_IO";
@@ -34,19 +32,10 @@ std::unexpected<Error> system_error(std::string_view path, std::string_view acti
               fmt::format("{}: cannot {}: {}", in_quotes(path, 200), action, std::strerror(code)));
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
+namespace {
 
- private:
-  int fd_;
-};
+constexpr std::uint64_t kHugePage = 2 * kMiB;
+constexpr std::uint64_t kSmallPage = 4096;
 
 struct OpenFile {
   Descriptor fd;
@@ -196,20 +185,13 @@ class SystemIo final : public Io {
   }
 
   Status replace_file(const std::string& path, std::string_view text) override {
-    const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) return system_error(temporary, "write", errno);
-    int code = 0;
-    while (!text.empty() && code == 0) {
-      const ssize_t n = ::write(fd, text.data(), text.size());
-      if (n >= 0) text.remove_prefix(static_cast<std::size_t>(n));
-      if (n < 0 && errno != EINTR) code = errno;
-    }
-    if (::close(fd) != 0 && code == 0) code = errno;
-    if (code == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) code = errno;
-    if (code == 0) return {};
-    ::unlink(temporary.c_str());
-    return system_error(path, "write", code);
+    ORRERY_TRY(const auto file, create_system_file(path));
+    ORRERY_TRY_VOID(file->append(std::as_bytes(std::span(text))));
+    return file->finish();
+  }
+
+  Result<std::unique_ptr<NewFile>> create(const std::string& path) override {
+    return create_system_file(path);
   }
 };
 

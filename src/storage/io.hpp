@@ -29,6 +29,15 @@ class MappedFile {
   virtual bool is_unchanged() const { return is_whole(); }
 };
 
+// A file that is being written. Until finish() its name is not there, or is what it was before.
+class NewFile {
+ public:
+  virtual ~NewFile() = default;  // what is not finished is removed
+  virtual Status append(std::span<const std::byte> bytes) = 0;
+  // Waits until the bytes are on the disk, then takes the name. Nothing may follow.
+  virtual Status finish() = 0;
+};
+
 enum class FileKind { regular, folder, other };
 
 struct FileInfo {
@@ -51,6 +60,9 @@ class Io {
   virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;
   // Writes a small file so that readers see the old or the new text, never a part.
   virtual Status replace_file(const std::string& path, std::string_view text) = 0;
+  // Begins a file that will be, or replace, `path`. It has no name at all while it is written where
+  // the file system allows that, so that even a killed process leaves nothing behind.
+  virtual Result<std::unique_ptr<NewFile>> create(const std::string& path) = 0;
 
   bool exists(const std::string& path) { return info(path).has_value(); }
   bool is_directory(const std::string& path) {

@@ -19,10 +19,10 @@ namespace orrery::storage {
 // arrive widened to i64 (a u64 above 2^63-1 in an array is refused at load), floats as f32.
 struct MetaArray {
   enum class Kind { strings, integers, floats, bools } kind = Kind::strings;
-  std::vector<std::string_view> strings;
-  std::vector<std::int64_t> integers;
-  std::vector<float> floats;
-  std::vector<std::uint8_t> bools;
+  std::vector<std::string_view> strings = {};
+  std::vector<std::int64_t> integers = {};
+  std::vector<float> floats = {};
+  std::vector<std::uint8_t> bools = {};
   bool operator==(const MetaArray&) const = default;
   std::size_t size() const {
     return strings.size() + integers.size() + floats.size() + bools.size();

@@ -1,11 +1,11 @@
 #include "tensor/decode.hpp"
 
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "base/check.hpp"
+#include "tensor/codebooks.hpp"
 #include "tensor/half.hpp"
 
 namespace orrery {
@@ -14,12 +14,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "file formats are read in place");
 
 using Byte = std::uint8_t;
-
-// Code points of IQ4_NL and IQ4_XS.
-constexpr std::array<int, 16> kNonLinear = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                            1,    13,   25,  38,  53,  69,  89,  113};
-// E2M1 values, doubled.
-constexpr std::array<int, 16> kE2m1 = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 float half_at(const Byte* block, std::size_t offset) {
   std::uint16_t bits = 0;
@@ -78,14 +72,6 @@ void decode_iq4_nl(const Byte* block, float* out) {
 void decode_mxfp4(const Byte* block, float* out) {
   const float d = std::ldexp(1.0F, block[0] - 128);  // E8M0; -128 because kE2m1 is doubled
   for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(kE2m1[nibble(block + 1, i)]);
-}
-
-// Unsigned E4M3 (bias 7): the sign bit is not read, 0x7F means zero.
-float ue4m3(Byte code) {
-  if (code == 0 || code == 0x7F) return 0.0F;
-  const int exponent = (code >> 3) & 15, mantissa = code & 7;
-  if (exponent == 0) return std::ldexp(static_cast<float>(mantissa), -9);
-  return std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
 }
 
 void decode_nvfp4(const Byte* block, float* out) {

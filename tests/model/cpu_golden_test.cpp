@@ -89,8 +89,8 @@ INSTANTIATE_TEST_SUITE_P(Families, CpuGolden,
                                            "glm4", "olmo2", "gpt2", "mixtral", "qwen2-moe",
                                            "qwen3-moe", "olmoe", "granitemoe", "gpt-oss",
                                            "deepseek-yarn", "deepseek-v2", "deepseek-v2-lite",
-                                           "deepseek-v3", "lfm2", "mamba2", "qwen3-next",
-                                           "cohere", "cohere2", "phi2", "starcoder2"));
+                                           "deepseek-v3", "lfm2", "mamba2", "qwen3-next", "cohere",
+                                           "cohere2", "phi2", "starcoder2"));
 
 // Full attention, norms of heads, windows and soft caps; heads of 32 and of 64.
 class CpuGoldenCache : public ::testing::TestWithParam<std::tuple<const char*, DType>> {};

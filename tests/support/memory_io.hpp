@@ -81,7 +81,32 @@ class MemoryIo : public storage::Io {
     return {};
   }
 
+  // Each append and the finish count as calls, too.
+  Result<std::unique_ptr<storage::NewFile>> create(const std::string& path) override {
+    if (fault()) return fault_error(path);
+    return std::make_unique<MemoryNewFile>(*this, path);
+  }
+
  private:
+  class MemoryNewFile final : public storage::NewFile {
+   public:
+    MemoryNewFile(MemoryIo& io, std::string path) : io_(io), path_(std::move(path)) {}
+    Status append(std::span<const std::byte> bytes) override {
+      if (io_.fault()) return fault_error(path_);
+      text_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      return {};
+    }
+    Status finish() override {
+      if (io_.fault()) return fault_error(path_);
+      io_.files[path_] = std::move(text_);
+      return {};
+    }
+
+   private:
+    MemoryIo& io_;
+    std::string path_, text_;
+  };
+
   bool fault() { return ++calls == fail_call; }
   static std::unexpected<Error> fault_error(const std::string& path) {
     return fail("E_IO", path + ": injected fault");

@@ -1,0 +1,57 @@
+// A checkpoint as the GGUF file that says the same: metadata, and tensors under GGUF's names whose
+// rows can be read as f32. What writes GGUF files starts here, whatever format the model has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/checkpoint.hpp"
+#include "storage/gguf_writer.hpp"
+#include "storage/metadata.hpp"
+
+namespace orrery::model {
+
+class LoadedModel;
+
+struct ImageTensor {
+  storage::GgufTensor as;                      // name, shape, and the type of the source
+  const std::byte* data = nullptr;             // rows one after the other, of type as.type
+  std::vector<const std::byte*> experts = {};  // instead, where the rows of each expert lie apart
+  // Rows of q and k in Hugging Face's order, whose rotary pairs are half a head apart; GGUF's llama
+  // has them side by side. Elements of a head, of which the first rope_dim rotate; 0: as they are.
+  std::uint32_t head_dim = 0, rope_dim = 0;
+  float add = 0.0F;  // to every element: a norm that is stored as w - 1
+
+  // True where bytes can be copied.
+  bool is_plain() const { return head_dim == 0 && add == 0.0F && experts.empty(); }
+  bool has_data() const { return experts.empty() ? data != nullptr : experts[0] != nullptr; }
+  std::span<const std::byte> bytes() const { return {data, as.bytes()}; }
+  // Row `row` of as.dims[0] elements; the type is decodable (a CHECK).
+  void read_row(std::uint64_t row, float* out) const;
+};
+
+struct GgufImage {
+  std::shared_ptr<const storage::Checkpoint> checkpoint;
+  storage::Metadata metadata;  // of the model and its tokenizer
+  std::vector<ImageTensor> tensors;
+
+  // What metadata and tensors point into.
+  std::deque<std::string> texts;
+  std::deque<std::vector<float>> values;
+  std::vector<std::shared_ptr<const void>> owners;
+
+  std::string_view keep(std::string text) { return texts.emplace_back(std::move(text)); }
+};
+
+// GGUF as it is, without the keys of a split. safetensors by the model's family: E_EXPORT when
+// GGUF has no words for a parameter, and the errors of load_model. The tokenizer's keys are left to
+// the caller there.
+Result<GgufImage> gguf_image(std::shared_ptr<const storage::Checkpoint> checkpoint);
+
+}  // namespace orrery::model
