@@ -34,8 +34,8 @@ elseif(ORRERY_SANITIZE)
   set(sanitized_flags -O1)
 endif()
 
-# The tests under sanitizers run what this machine can: no other set is compiled for them. (The other
-# builds compile all.)
+# The tests under sanitizers run what this machine can: no other set is compiled for them. (The
+# other builds compile all.)
 if(ORRERY_SANITIZE AND EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo features REGEX "^flags" LIMIT_COUNT 1)
   foreach(need avx2=avx2 avx512=avx512_vnni avx512_bf16=avx512_bf16 amx=amx_tile)
