@@ -60,18 +60,21 @@ Status add_side_files(SideFiles& side, const std::string& folder, Io& io) {
   return add_side_file(side.chat_template, folder, "chat_template.jinja", kMaxTemplateBytes, io);
 }
 
+// The text of a small file; empty where there is none.
+Result<std::string> read_if_there(const std::string& path, Io& io) {
+  auto text = io.read_file(path, kMaxConfigBytes);
+  if (!text && text.error().kind == "E_NOTFOUND") return std::string();
+  return text;
+}
+
 Status add_sentence_modules(CheckpointParts& parts, const std::string& folder, Io& io) {
   constexpr std::string_view kLabel = "modules.json";
-  const std::string path = join_path(folder, kLabel);
-  if (!io.exists(path)) return {};
-  ORRERY_TRY(const std::string list, io.read_file(path, kMaxConfigBytes));
+  ORRERY_TRY(const std::string list, read_if_there(join_path(folder, kLabel), io));
+  if (list.empty()) return {};
   ORRERY_TRY(parts.sentence_modules, parse_sentence_modules(list, kLabel));
   for (SentenceModule& module : parts.sentence_modules) {
     const std::string at = join_path(folder, module.folder);
-    const std::string config = join_path(at, "config.json");
-    if (io.exists(config)) {
-      ORRERY_TRY(module.config, io.read_file(config, kMaxConfigBytes));
-    }
+    ORRERY_TRY(module.config, read_if_there(join_path(at, "config.json"), io));
     if (module.kind != "Dense") continue;
     ORRERY_TRY_VOID(add_file(parts, join_path(at, "model.safetensors"), io, module.folder + "/"));
   }

@@ -14,7 +14,12 @@ Status read(const Source& source, Hparams& h) {
   }
   ORRERY_TRY_VOID(read_activation(source, {"", "hidden_act"}, h));
   ORRERY_TRY_VOID(read_rope(source, h));
-  return read_experts(source, {.gate = plan::Gate::softmax}, h);
+  ORRERY_TRY_VOID(read_experts(source, {.gate = plan::Gate::softmax}, h));
+  if (h.experts.count == 0) {
+    return fail("E_HPARAM", source.name({"expert_count", "num_experts"}) +
+                                " is missing or 0: every layer of OLMoE has experts");
+  }
+  return {};
 }
 
 void forward(Recorder& r) {
