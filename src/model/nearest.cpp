@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "base/edit_distance.hpp"
 #include "model/family.hpp"
 #include "model/limits.hpp"
 
@@ -16,20 +16,6 @@ namespace orrery::model {
 namespace {
 
 constexpr std::size_t kShown = 6;  // names in a sentence
-
-// Levenshtein's distance of two short names.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, changed}));
-    }
-  }
-  return row.back();
-}
 
 std::size_t name_distance(std::string_view architecture, const Family& family) {
   std::size_t least = SIZE_MAX;

@@ -2,12 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "model/fake_checkpoint.hpp"
 #include "model/limits.hpp"
 #include "model/model.hpp"
 #include "support/paths.hpp"
+#include "support/temp_dir.hpp"
 
 namespace orrery::model {
 namespace {
@@ -151,6 +155,28 @@ TEST(LoadExperts, WhatGptOssAndOlmoeDoNotSupportIsNamed) {
                         "config.json: clip_qkv is set: clamped q, k and v are not supported");
 }
 
+// The published models began with 4096 tokens and do not round.
+TEST(LoadExperts, YarnOfThePublishedGptOssIsNotRounded) {
+  const std::string golden = test::shared_dir() + "/data/golden/gpt-oss/gpt-oss-f16.gguf";
+  if (!std::filesystem::exists(golden)) GTEST_SKIP() << golden << " is absent";
+  std::ifstream file(golden, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string key = "gpt-oss.rope.scaling.original_context_length";
+  const std::size_t at = bytes.find(key);
+  ASSERT_NE(at, std::string::npos);
+  const std::uint32_t published = 4096;
+  std::memcpy(&bytes[at + key.size() + 4], &published, 4);  // behind the type of the value
+  const test::TempDir folder;
+  const auto checkpoint =
+      storage::Checkpoint::open(folder.write("gpt-oss.gguf", bytes), storage::system_io());
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  const auto model = load_model(*checkpoint);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->hparams().rope_scaling.original_context, published);
+  EXPECT_FALSE(model->hparams().rope_scaling.truncate);
+  EXPECT_THAT(model->hparams().notes[0], HasSubstr("taken as they are"));
+}
+
 // What GGUF does not say, and what is taken then.
 TEST(LoadExperts, WhatAFileDoesNotSayIsTakenAndNoted) {
   const std::string folder = test::shared_dir() + "/data/golden/";
@@ -166,6 +192,7 @@ TEST(LoadExperts, WhatAFileDoesNotSayIsTakenAndNoted) {
   EXPECT_TRUE(gpt_oss->hparams().rope_scaling.truncate);
   ASSERT_EQ(gpt_oss->hparams().notes.size(), 1U);
   EXPECT_THAT(gpt_oss->hparams().notes[0], HasSubstr("YaRN"));
+  EXPECT_THAT(gpt_oss->hparams().notes[0], HasSubstr("taken rounded"));
   const auto qwen3 = load("qwen3-moe"), qwen2 = load("qwen2-moe");
   ASSERT_TRUE(qwen3 && qwen2);
   EXPECT_TRUE(qwen3->hparams().experts.renormalise);

@@ -12,7 +12,7 @@
 namespace orrery::model {
 namespace {
 
-constexpr std::uint32_t kPeriod = 2;
+constexpr std::uint32_t kPeriod = 2, kPublishedContext = 4096;
 constexpr float kYarnTheta = 150'000.0F;
 
 // The constants of the SwiGLU are part of the forward pass here.
@@ -22,6 +22,18 @@ Status check_constant(const Source& source, std::string_view name, float expecte
   if (std::abs(value - expected) <= 1e-5F) return {};
   return fail("E_HPARAM",
               fmt::format("{} is {}, supported is {}", source.name(key), value, expected));
+}
+
+// GGUF does not say whether the bounds of YaRN's ramp are rounded. Those of the published models,
+// which began with 4096 tokens, are not (config.json); llama.cpp rounds all.
+void assume_yarn_bounds(const Source& source, Hparams& h) {
+  if (!source.is_gguf() || h.rope_scaling.kind != RopeScaling::Kind::yarn) return;
+  h.rope_scaling.truncate = h.rope_scaling.original_context != kPublishedContext;
+  h.notes.emplace_back(fmt::format(
+      "GGUF does not say whether the bounds of YaRN's ramp are rounded; with an original context "
+      "of {} they are taken {}",
+      h.rope_scaling.original_context,
+      h.rope_scaling.truncate ? "rounded, as YaRN's default is" : "as they are, as in gpt-oss"));
 }
 
 Status read(const Source& source, Hparams& h) {
@@ -36,11 +48,7 @@ Status read(const Source& source, Hparams& h) {
   ORRERY_TRY_VOID(check_constant(source, "swiglu_limit", 7.0F));
   h.activation = plan::Activation::swiglu_clamped;
   ORRERY_TRY_VOID(read_rope(source, h, kYarnTheta));
-  if (source.is_gguf() && h.rope_scaling.kind == RopeScaling::Kind::yarn) {
-    h.notes.emplace_back(
-        "GGUF does not say whether the bounds of YaRN's ramp are rounded; they are "
-        "rounded, as config.json has it by default and llama.cpp does");
-  }
+  assume_yarn_bounds(source, h);
   ORRERY_TRY_VOID(read_experts(source, {.gate = plan::Gate::softmax_used}, h));
   return read_windows(source, {.period = kPeriod}, h);
 }
