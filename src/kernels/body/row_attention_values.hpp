@@ -83,8 +83,12 @@ template <class Values, int kHeads>
     weights += kScoreStride;
   }
   V::I low_sum[kHeads], high_sum[kHeads];
-  for (int h = 0; h < kHeads; ++h)
-    low_sum[h] = high_sum[h] = V::splat_i(-Values::kZero * folded[h].sum);
+  for (int h = 0; h < kHeads; ++h) {
+    // Modulo 2^32: the codes of NaN are anything.
+    const std::uint32_t zeros =
+        -std::uint32_t{Values::kZero} * static_cast<std::uint32_t>(folded[h].sum);
+    low_sum[h] = high_sum[h] = V::splat_i(static_cast<std::int32_t>(zeros));
+  }
   for (int t = span.begin; t < span.end;) {
     const std::byte* codes = page_of(a, t) + at + 2 * kPageTokens;
     const int page_end = (t / kPageTokens + 1) * kPageTokens;

@@ -223,9 +223,9 @@ struct V : EmuHalf {
     for (int i = 0; i < 16; ++i) p[i] = static_cast<std::int16_t>(a.v[i]);
   }
   ORRERY_EMU std::int32_t sum_i(I a) {
-    std::int32_t total = 0;
-    for (int i = 0; i < 16; ++i) total += a.v[i];
-    return total;
+    std::uint32_t total = 0;
+    for (int i = 0; i < 16; ++i) total += u(a.v[i]);
+    return static_cast<std::int32_t>(total);
   }
   // Lane 4 g + r: the 32 bits at w[r] + g * stride; 4 * stride bytes may be read from each w[r].
   template <int stride>
