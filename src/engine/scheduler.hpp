@@ -1,0 +1,106 @@
+// Many requests on one model: each tick decodes every running sequence in one batch and spends a
+// bounded time on waiting prompts, so that running streams keep their pace. Pages of finished
+// requests stay for the next ones with the same prefix, as long as memory lasts.
+//
+// One thread, the scheduler's own, runs the model and calls the events; submit() and cancel() may
+// be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/generate.hpp"
+#include "engine/model.hpp"
+#include "engine/sampler_params.hpp"
+#include "text/constraint.hpp"
+#include "text/tokenizer.hpp"
+
+namespace orrery::engine {
+
+struct Request {
+  std::vector<text::TokenId> prompt;
+  SamplerParams sampling;
+  std::uint32_t max_tokens = 0;  // 0: to the end of the turn or a full context
+  std::vector<std::string> stop;
+  bool ignore_end = false;  // goes on after end-of-generation tokens
+  Overflow overflow = Overflow::error;
+  std::uint32_t keep = 0;                        // see EvaluateOptions
+  std::unique_ptr<text::Constraint> constraint;  // null: any text
+  // Prefixes are shared between requests of one domain only (a shared cache tells others, by its
+  // timing, what was asked).
+  std::string domain;
+};
+
+struct TokenEvent {
+  text::TokenId id = text::kNoToken;
+  // Whole characters, past any stop string; may be empty, and then comes with a later token or
+  // with the end.
+  std::string_view text;
+  TokenLogprob chosen;                     // valid where the request asked for logprobs
+  std::span<const TokenLogprob> logprobs;  // n_logprobs best ones, best first
+};
+
+struct RequestEnd {
+  FinishReason finish = FinishReason::end_of_turn;
+  std::optional<Error> error;  // instead of a finish reason
+  std::string text;            // what was still held back
+  std::string stop_string;     // the one that ended it
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t reused_tokens = 0;  // of the prompt, found in the pages
+  std::uint32_t new_tokens = 0;
+  double queue_seconds = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+};
+
+// Called on the scheduler's thread: returns at once. It may call cancel(), nothing else.
+class RequestEvents {
+ public:
+  virtual ~RequestEvents() = default;
+  virtual void on_prefill(std::uint32_t done, std::uint32_t total) = 0;  // tokens, after a slice
+  virtual void on_token(const TokenEvent& event) = 0;
+  virtual void on_end(const RequestEnd& end) = 0;  // once, the last call
+};
+
+using RequestId = std::uint64_t;
+
+struct SchedulerOptions {
+  std::uint32_t running = 32;  // requests at once; at most the model's decode rows
+  std::uint32_t queued = 256;  // that wait for a place; more are refused
+};
+
+struct SchedulerStats {
+  std::uint32_t running = 0, queued = 0;
+  std::uint64_t requests = 0, refused = 0, cancelled = 0, failed = 0;
+  std::uint64_t prompt_tokens = 0, reused_tokens = 0, new_tokens = 0;
+  std::uint64_t decode_ticks = 0, prefill_slices = 0;
+  double decode_seconds = 0, prefill_seconds = 0;  // of the engine's time
+  std::uint64_t cache_bytes = 0, cache_budget_bytes = 0;
+};
+
+class Scheduler {
+ public:
+  // The model is opened with ModelOptions::max_sequences above `running`: the rest keep the pages
+  // of finished requests. E_ENCODER for a model that writes no texts.
+  static Result<std::unique_ptr<Scheduler>> start(std::shared_ptr<const Model> model,
+                                                  const SchedulerOptions& options);
+  virtual ~Scheduler() = default;  // ends what runs with E_STOPPED
+
+  // E_BUSY when the queue is full, E_STOPPED after drain(); E_TOKENS, E_CONTEXT and E_PARAM as
+  // Session::evaluate and Sampler::create. After an error no event is called.
+  virtual Result<RequestId> submit(Request request, std::shared_ptr<RequestEvents> events) = 0;
+  // The request ends with FinishReason::cancelled within one step, also while it waits or its
+  // prompt is computed. Unknown and finished ones are left alone.
+  virtual void cancel(RequestId id) = 0;
+  // Takes no more requests; those that are there run to their ends.
+  virtual void drain() = 0;
+  virtual SchedulerStats stats() const = 0;
+};
+
+}  // namespace orrery::engine
