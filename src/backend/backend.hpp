@@ -20,6 +20,20 @@ struct PagePool {
   std::uint32_t capacity = 0;
 };
 
+// Adapters that a program can have at once.
+inline constexpr std::uint32_t kMaxAdapters = 16;
+
+// What an adapter adds to the product of one weight: y = W x + scale * B (A x), before the bias and
+// whatever follows. Adapters add in the order of their slots. A row of a sequence that has none
+// gets the bits that it gets when none is bound.
+struct LowRank {
+  plan::WeightId weight = plan::kNone;  // of matmul and logits steps alone
+  std::uint32_t rank = 0;
+  const float* a = nullptr;    // (rank, cols)
+  const float* b = nullptr;    // (rank, rows): the columns of B
+  std::uint64_t b_stride = 0;  // floats from one to the next
+};
+
 // What changes between ticks. Plain arrays with fixed capacity, owned by the engine. Rows of one
 // sequence are adjacent and have consecutive positions; a prefill batch has exactly one sequence.
 struct Batch {
@@ -32,6 +46,9 @@ struct Batch {
   // [64 i, 64 i + 64). Entries of dropped window pages are -1 and never read.
   std::span<const std::int32_t* const> page_tables;
   std::int32_t pages_stride = 0;
+  // (n_sequences, kMaxAdapters): the factor of each bound adapter in a sequence; 0: it does
+  // without. Null: all do without.
+  const float* adapter_scales = nullptr;
 };
 
 // Where the bytes are that a plan names.
@@ -56,6 +73,11 @@ class Program {
   // Runs steps [first, last); a program can be left and resumed at every step boundary.
   virtual Status run(const Batch& batch, std::uint32_t first, std::uint32_t last) = 0;
   virtual std::uint32_t n_steps() const = 0;
+  // Puts an adapter into a free slot below kMaxAdapters; its numbers outlive the program. Not while
+  // it runs. E_UNSUPPORTED where a backend has no adapters, E_MEMORY.
+  virtual Status bind_adapter(std::uint32_t, std::span<const LowRank>) {
+    return fail("E_UNSUPPORTED", "this device cannot apply adapters");
+  }
   // Rows of the plan's result, (n_outputs, cols) f32, valid until the next run.
   virtual const float* result() const = 0;
   // Copies a buffer of the last run as (rows, cols) f32, whatever its form and order (tests, taps).
