@@ -30,8 +30,10 @@ struct Request {
   std::vector<std::string> stop;
   bool ignore_end = false;  // goes on after end-of-generation tokens
   Overflow overflow = Overflow::error;
-  std::uint32_t keep = 0;                        // see EvaluateOptions
-  std::unique_ptr<text::Constraint> constraint;  // null: any text
+  std::uint32_t keep = 0;  // see EvaluateOptions
+  // Null: any text. Once it is finished the turn ends; a dead end is E_GRAMMAR. ignore_end does not
+  // go on after an end that it allows.
+  std::unique_ptr<text::Constraint> constraint;
   // Prefixes are shared between requests of one domain only (a shared cache tells others, by its
   // timing, what was asked).
   std::string domain;
@@ -54,16 +56,17 @@ struct RequestEnd {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t reused_tokens = 0;  // of the prompt, found in the pages
   std::uint32_t new_tokens = 0;
-  double queue_seconds = 0;
-  double prefill_seconds = 0;
-  double decode_seconds = 0;
+  double queue_seconds = 0;    // until it got a place
+  double prefill_seconds = 0;  // from there to the first token
+  double decode_seconds = 0;   // from there to the end
 };
 
 // Called on the scheduler's thread: returns at once. It may call cancel(), nothing else.
 class RequestEvents {
  public:
   virtual ~RequestEvents() = default;
-  virtual void on_prefill(std::uint32_t done, std::uint32_t total) = 0;  // tokens, after a slice
+  // After a slice of the prompt: tokens computed so far, and to compute (without reused ones).
+  virtual void on_prefill(std::uint32_t done, std::uint32_t total) = 0;
   virtual void on_token(const TokenEvent& event) = 0;
   virtual void on_end(const RequestEnd& end) = 0;  // once, the last call
 };
@@ -71,13 +74,16 @@ class RequestEvents {
 using RequestId = std::uint64_t;
 
 struct SchedulerOptions {
-  std::uint32_t running = 32;  // requests at once; at most the model's decode rows
+  // Requests at once, at most the model's sequences; above its decode rows they take turns.
+  std::uint32_t running = 32;
   std::uint32_t queued = 256;  // that wait for a place; more are refused
 };
 
 struct SchedulerStats {
   std::uint32_t running = 0, queued = 0;
+  std::uint32_t idle = 0;  // sequences that keep pages of finished requests
   std::uint64_t requests = 0, refused = 0, cancelled = 0, failed = 0;
+  std::uint64_t preempted = 0;  // for want of memory; they are computed again
   std::uint64_t prompt_tokens = 0, reused_tokens = 0, new_tokens = 0;
   std::uint64_t decode_ticks = 0, prefill_slices = 0;
   double decode_seconds = 0, prefill_seconds = 0;  // of the engine's time
@@ -87,7 +93,8 @@ struct SchedulerStats {
 class Scheduler {
  public:
   // The model is opened with ModelOptions::max_sequences above `running`: the rest keep the pages
-  // of finished requests. E_ENCODER for a model that writes no texts.
+  // of finished requests. The scheduler holds on to the sequences that it opens. E_ENCODER for a
+  // model that writes no texts, E_PARAM when `running` is 0.
   static Result<std::unique_ptr<Scheduler>> start(std::shared_ptr<const Model> model,
                                                   const SchedulerOptions& options);
   virtual ~Scheduler() = default;  // ends what runs with E_STOPPED
@@ -98,7 +105,8 @@ class Scheduler {
   // The request ends with FinishReason::cancelled within one step, also while it waits or its
   // prompt is computed. Unknown and finished ones are left alone.
   virtual void cancel(RequestId id) = 0;
-  // Takes no more requests; those that are there run to their ends.
+  // Takes no more requests; those that are there run to their ends. Returns at once: stats() tells
+  // when none runs and none is queued.
   virtual void drain() = 0;
   virtual SchedulerStats stats() const = 0;
 };
