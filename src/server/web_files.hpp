@@ -24,9 +24,11 @@ const WebFile* find_web_file(std::string_view path);
 
 // Goes with each of them as Content-Security-Policy, beside "Cache-Control: no-cache" (asked for
 // again with If-None-Match), "X-Content-Type-Options: nosniff" and "Referrer-Policy: no-referrer".
-// Whatever a model writes, the page can load nothing from and send nothing to another host.
+// Whatever a model writes, the page can load nothing from and send nothing to another host, and
+// text cannot become markup.
 inline constexpr std::string_view kWebContentPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'";
 
 }  // namespace orrery::server

@@ -22,7 +22,8 @@ MAX_LINES = 500
 MAX_COLUMNS = 100
 MAX_FUNCTION = 69
 CPP = (".cpp", ".hpp", ".h", ".c", ".S")
-CODE = CPP + (".py", ".sh", ".cmake")
+WEB = (".html", ".css", ".js")
+CODE = CPP + WEB + (".py", ".sh", ".cmake")
 TEXT = CODE + (".md", ".txt", ".json", ".yml")
 EXCEPTIONS = "tests/lint/exceptions.txt"
 
@@ -189,6 +190,15 @@ def check_calls(tree):
                 yield Finding(path, line, "call", f"{match.group().strip(' (')} {why}")
 
 
+def check_web(tree):
+    """The chat page shows what models write: no way may lead from a text to markup or code."""
+    for path in tree.ending(WEB, "web/"):
+        pattern = r"\b(?:innerHTML|outerHTML|insertAdjacentHTML|srcdoc|DOMParser|eval|Function)\b" \
+            r"|\bdocument\.write|\.setHTML|createContextualFragment|\b(?:src|href)=\"(?:\w+:|//)"
+        for line, match in matches(pattern, tree.text(path)):
+            yield Finding(path, line, "web", f"{match.group()} has no place in the chat page")
+
+
 def check_headers(tree):
     for path in tree.ending((".hpp", ".h")):
         text = tree.text(path)
@@ -264,8 +274,8 @@ def read_exceptions(tree):
     return exceptions
 
 
-CHECKS = (check_includes, check_text, check_words, check_functions, check_calls, check_headers,
-          check_tests, check_links)
+CHECKS = (check_includes, check_text, check_words, check_functions, check_calls, check_web,
+          check_headers, check_tests, check_links)
 
 
 def lint(root, objects=None, with_format=True):

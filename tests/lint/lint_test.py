@@ -53,6 +53,18 @@ class LintTest(unittest.TestCase):
         self.assertEqual(self.findings({"src/base/a.hpp": '#pragma once\n// #include "x/y.hpp"\n'}),
                          [])
 
+    def test_web(self):
+        def page(name, text):
+            return self.findings({f"web/{name}": text})
+
+        self.assertEqual(page("a.js", "p.textContent = text;\n"), [])
+        for text in ("p.innerHTML = text;", "eval(text);", "document.write(x);"):
+            self.assertEqual(page("a.js", f"{text}\n"), ["web/a.js:1: [web]"])
+        self.assertEqual(page("a.html", '<script src="web/a.js"></script>\n'), [])
+        self.assertEqual(page("a.html", '<script src="https://x.org/a.js"></script>\n'),
+                         ["web/a.html:1: [web]"])
+        self.assertEqual(page("a.css", "p { }" + " " * 96 + "/* */\n"), ["web/a.css:1: [columns]"])
+
     def test_include_pattern_stays_in_its_folder(self):
         table = {"engine": ["backend/*.hpp"]}
         self.assertTrue(lint.may_include(table, "engine", "backend/backend.hpp"))
