@@ -45,6 +45,11 @@ export class Composer {
     this.input.focus();
   }
 
+  // Not where it would bring up a keyboard that nobody asked for.
+  focus() {
+    if (!this.touch.matches) this.input.focus();
+  }
+
   grow() {
     this.input.style.height = "auto";
     this.input.style.height = `${this.input.scrollHeight}px`;

@@ -33,7 +33,7 @@ const ICONS = {
   moon: "M19.5 14.5A8 8 0 0 1 9.5 4.5a8 8 0 1 0 10 10z",
   screen: "M4 5h16v11.5H4zM9 20h6M12 16.5V20",
   send: "M12 19V6M6 11.5 12 5.5l6 6",
-  stop: "M7.5 7.5h9v9h-9z",
+  stop: "M7 7h10v10H7z",
   copy: "M9 9h10v11H9zM15 9V4H5v11h4",
   check: "M5 12.5l4.5 4.5L19 7.5",
   redo: "M19 12a7 7 0 1 1-2.2-5.1M19 4v4h-4",

@@ -6,7 +6,7 @@ import {Composer} from "./composer.js";
 import {h, icon, setIcon, toast} from "./dom.js";
 import {Sidebar} from "./sidebar.js";
 import {askKey, openSettings} from "./settings.js";
-import {preference, setPreference} from "./store.js";
+import {setPreference} from "./store.js";
 import {Thread} from "./thread.js";
 
 const THEMES = [["", "screen", "Theme: as the system"], ["light", "sun", "Theme: light"],
@@ -43,6 +43,7 @@ function changed(what, subject) {
     document.title = chats.current.title ? `${chats.current.title} - Orrery` : "Orrery";
   } else if (what === "node") {
     thread.changed(subject);
+    byId("spoken").textContent = subject.state === "streaming" ? "Answering" : "The answer ended";
     composer.showMeter();
   } else if (subject.kind === "network") {
     lost();
@@ -99,17 +100,21 @@ function showModel() {
   composer.context = models.find((model) => model.id === settings.model)?.context ?? 0;
 }
 
-function setTheme(theme) {
-  const [value, name, label] = THEMES.find(([each]) => each === theme) ?? THEMES[0];
-  if (value) document.documentElement.dataset.theme = value;
-  else delete document.documentElement.dataset.theme;
+// theme.js has set the theme itself.
+function showTheme() {
+  const theme = document.documentElement.dataset.theme ?? "";
+  const [, name, label] = THEMES.find(([each]) => each === theme) ?? THEMES[0];
   setIcon(byId("theme"), name, label);
-  setPreference("theme", value);
 }
 
 function nextTheme() {
-  const at = THEMES.findIndex(([value]) => value === preference("theme", ""));
-  setTheme(THEMES[(at + 1) % THEMES.length][0]);
+  const {dataset} = document.documentElement;
+  const at = THEMES.findIndex(([value]) => value === (dataset.theme ?? ""));
+  const [next] = THEMES[(at + 1) % THEMES.length];
+  if (next) dataset.theme = next;
+  else delete dataset.theme;
+  setPreference("theme", next);
+  showTheme();
 }
 
 function onkey(event) {
@@ -132,7 +137,7 @@ function onkey(event) {
 // A conversation has an address of its own, so that back and forward work.
 function route() {
   chats.open(location.hash.slice(1));
-  composer.input.focus();
+  composer.focus();
 }
 
 composer.onsend = (text) => {
@@ -154,7 +159,7 @@ byId("model").addEventListener("change", (event) => {
 document.addEventListener("keydown", onkey);
 addEventListener("hashchange", route);
 setInterval(() => thread.tick(), 1000);
-setTheme(preference("theme", ""));
+showTheme();
 setIcon(byId("jump"), "down", "To the end");
 
 const stored = await chats.load();
@@ -163,5 +168,5 @@ chats.open(location.hash.slice(1));
 thread.render();
 sidebar.render();
 composer.render();
-composer.input.focus();
+composer.focus();
 connect();

@@ -9,10 +9,13 @@ import {parse} from "./blocks.js";
 export class MarkdownView {
   constructor() {
     this.element = h("div", {class: "prose"});
+    this.text = "";
     this.shown = [];  // {source, type, language, element}
   }
 
   update(text) {
+    if (text === this.text) return;
+    this.text = text;
     const blocks = parse(text);
     let same = 0;
     while (same < blocks.length && same < this.shown.length &&

@@ -48,7 +48,20 @@ export class MessageView {
     if (node.role === "assistant") this.updateAnswer();
     const streaming = node.state === "streaming";
     this.element.classList.toggle("streaming", streaming);
-    if (!this.editor) this.footer.replaceChildren(...(streaming ? [] : this.tools()));
+    this.updateFooter(streaming);
+  }
+
+  // Its buttons stay as long as they would be the same, so that they keep the focus.
+  updateFooter(streaming) {
+    const {node, others, busy} = this;
+    const stats = statsOf(node);
+    const state = [streaming, busy, others.length, others.indexOf(node), !node.content, stats];
+    if (this.editor || this.footerState === state.join()) return;
+    this.footerState = state.join();
+    this.footer.replaceChildren(...(streaming ? [] : this.tools()));
+    if (node.role === "assistant") {
+      this.footer.append(h("span", {class: "stats", title: node.model}, stats));
+    }
   }
 
   updateAnswer() {
@@ -105,9 +118,6 @@ export class MessageView {
       }
       if (node.content) tools.push(iconButton("pencil", "Edit", () => this.edit()));
     }
-    if (node.role === "assistant") {
-      tools.push(h("span", {class: "stats", title: node.model}, statsOf(node)));
-    }
     return tools;
   }
 
@@ -156,6 +166,7 @@ export class MessageView {
     this.element.classList.add("editing");
     this.body.after(this.editor);
     this.footer.replaceChildren();
+    this.footerState = "";
     grow();
     area.focus();
   }

@@ -16,6 +16,7 @@ const SAMPLING = [
   ["max_tokens", "Longest answer", 1, 1e6, "In tokens. Empty: until the model ends it."],
   ["seed", "Seed", 0, 4294967295, "The same seed, the same answer."],
 ];
+const EMPTY = {max_tokens: "no limit", seed: "random"};
 const WHOLE = ["top_k", "max_tokens", "seed"];
 const KEYS = [
   ["Enter", "Send"], ["Shift Enter", "New line"], ["Esc", "Stop the answer"],
@@ -54,8 +55,8 @@ export function openSettings(chats) {
 }
 
 function numberField(chats, [name, label, min, max, what]) {
-  const input = h("input", {type: "number", name, min, max, placeholder: "model\u2019s",
-    step: WHOLE.includes(name) ? "1" : "any", inputmode: "decimal"});
+  const input = h("input", {type: "number", name, min, max, inputmode: "decimal",
+    placeholder: EMPTY[name] ?? "model\u2019s", step: WHOLE.includes(name) ? "1" : "any"});
   input.value = chats.current.settings[name] ?? "";
   input.addEventListener("change", () => {
     if (input.checkValidity()) chats.set(name, input.value === "" ? "" : Number(input.value));

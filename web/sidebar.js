@@ -29,7 +29,6 @@ export class Sidebar {
   newChat() {
     location.hash = "";
     document.body.classList.remove("with-sidebar");
-    document.getElementById("input").focus();
   }
 
   onsearch(event) {

@@ -33,7 +33,8 @@ class Reply:
     pieces: int = 4           # characters a delta
     delay: float = 0          # seconds before each delta
     pings: int = 0            # comments before the first, `delay` apart
-    die_after: int = -1       # deltas after which the connection is cut
+    die_after: int = -1       # deltas after which the connection is cut,
+    hold: threading.Event = None  # and not before this
     error: dict = None        # an error object: in mid-stream after `die_after`, else at once
     status: int = 200
     headers: dict = dataclasses.field(default_factory=dict)
@@ -107,6 +108,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             text = reply.reasoning if field == "reasoning_content" else reply.text
             for start in range(0, len(text), reply.pieces):
                 if sent == reply.die_after:
+                    if reply.hold:
+                        reply.hold.wait(30)
                     if reply.error:
                         self.data({"error": reply.error})
                     return bool(reply.error)
