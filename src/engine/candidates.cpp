@@ -95,6 +95,24 @@ std::size_t Candidates::load(std::span<const float> logits) {
   return n_nan;
 }
 
+void Candidates::restrict_to(std::span<const std::uint32_t> allowed) {
+  constexpr std::size_t kBits = 32;
+  for (std::size_t begin = 0; begin < size_; begin += kBits) {
+    const std::size_t word = begin / kBits;
+    const std::uint32_t bits = word < allowed.size() ? allowed[word] : 0;
+    if (bits == ~std::uint32_t{0}) continue;
+    const std::size_t end = std::min(size_, begin + kBits);
+    if (bits == 0) {
+      std::fill(logits_.begin() + static_cast<std::ptrdiff_t>(begin),
+                logits_.begin() + static_cast<std::ptrdiff_t>(end), -kInfinity);
+      continue;
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      logits_[i] = (bits >> (i - begin) & 1U) != 0 ? logits_[i] : -kInfinity;
+    }
+  }
+}
+
 void Candidates::seal() {
   std::size_t banned = 0;
   for (std::size_t i = 0; i < size_; ++i) {

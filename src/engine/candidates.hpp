@@ -33,6 +33,9 @@ class Candidates {
   std::size_t load(std::span<const float> logits);
   // The row just loaded, by token id, for penalties and biases; seal() ends this.
   std::span<float> row() { return {logits_.data(), size_}; }
+  // Between load() and seal(): tokens whose bit (t % 32 of word t / 32) is not set get -inf, as do
+  // those without a word.
+  void restrict_to(std::span<const std::uint32_t> allowed);
   // Removes tokens of logit -inf and bounds the others to finite values.
   void seal();
 

@@ -10,28 +10,20 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/answer.hpp"
 #include "engine/sampler.hpp"
 #include "engine/session.hpp"
 #include "text/tokenizer.hpp"
 
 namespace orrery::engine {
 
-enum class FinishReason : std::uint8_t {
-  end_of_turn,  // the model ended it
-  stop_string,
-  length,     // max_tokens
-  context,    // full, and overflow is an error
-  cancelled,  // by the flag or the callback
-};
-// "stop", "stop_string", "length", "context", "cancelled".
-std::string_view finish_name(FinishReason reason);
-
 struct GenerateOptions {
   std::uint32_t max_tokens = 0;  // 0: to the end of the turn or a full context
   std::vector<std::string> stop;
   Overflow overflow = Overflow::error;
-  std::uint32_t keep = 0;   // see EvaluateOptions
-  bool ignore_end = false;  // goes on after end-of-generation tokens
+  std::uint32_t keep = 0;                  // see EvaluateOptions
+  bool ignore_end = false;                 // goes on after end-of-generation tokens
+  text::Constraint* constraint = nullptr;  // of a text that starts; ends as Answer says
   const std::atomic<bool>* cancel = nullptr;
   // Whole characters, past any stop string. False ends the generation.
   std::function<bool(std::string_view)> on_text;
@@ -50,8 +42,8 @@ struct Generation {
   double first_token_seconds = 0;  // from the call to the first new token
 };
 
-// The errors of Session::evaluate (but a cancelled one is a FinishReason) and Sampler::sample. The
-// sampler's history becomes the prompt. Takes the executor's turn for each step.
+// The errors of Session::evaluate (but a cancelled one is a FinishReason) and Answer. The sampler's
+// history becomes the prompt. Takes the executor's turn for each step.
 Result<Generation> generate(Session& session, const text::Tokenizer& tokenizer, Sampler& sampler,
                             std::span<const text::TokenId> prompt, const GenerateOptions& options);
 

@@ -1,10 +1,11 @@
-// Chooses the next token from a row of logits. The chain, in this order: bias, penalties, DRY,
-// top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature (with its repetition-driven and
-// entropy-driven forms), one draw. Mirostat replaces the truncations. Temperature 0 is argmax.
-// Nothing is allocated after the constructor.
+// Chooses the next token from a row of logits. The chain, in this order: the mask of what is
+// allowed, bias, penalties, DRY, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature (with
+// its repetition-driven and entropy-driven forms), one draw. Mirostat replaces the truncations.
+// Temperature 0 is argmax. Nothing is allocated after the constructor.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -23,9 +24,14 @@ struct TokenLogprob {
 
 class Sampler {
  public:
-  // E_PARAM as validate(). `context` in tokens bounds the windows of penalties and DRY.
+  // E_PARAM as validate(). `context` in tokens bounds the windows of penalties and DRY. Samplers
+  // that are used by turns on one thread may share `scratch`, which is most of their memory.
   static Result<Sampler> create(const SamplerParams& params, std::int32_t vocab,
-                                std::uint32_t context);
+                                std::uint32_t context,
+                                std::shared_ptr<Candidates> scratch = nullptr);
+
+  Sampler(Sampler&&) = default;
+  Sampler& operator=(Sampler&&) = default;
 
   // Forgets the history; the random numbers start again from the seed.
   void reset();
@@ -37,13 +43,15 @@ class Sampler {
   void set_history(std::span<const text::TokenId> tokens);
   // The part of a row of logits that belongs to tokens of the vocabulary; the rest is padding.
   std::span<const float> row(std::span<const float> logits) const { return logits.first(vocab_); }
-  // `logits` as row() gives them. E_NAN when one of them is NaN or none is finite.
-  Result<text::TokenId> sample(std::span<const float> logits);
+  // `logits` as row() gives them. `allowed` as text::Constraint gives it; empty: every token.
+  // E_NAN when a logit is NaN or none is finite, E_GRAMMAR when none of the allowed ones is.
+  Result<text::TokenId> sample(std::span<const float> logits,
+                               std::span<const std::uint32_t> allowed = {});
   // Code fences and constrained spans: see Repetition::set_exempt.
   void set_exempt(bool exempt) { repetition_.set_exempt(exempt); }
 
   // What the last sample() chose among; the probabilities are those of the draw.
-  const Candidates& candidates() const { return candidates_; }
+  const Candidates& candidates() const { return *candidates_; }
   // n_logprobs best tokens of the last sample(), best first; chosen_logprob() is the chosen one's.
   std::span<const TokenLogprob> logprobs() const { return logprobs_; }
   TokenLogprob chosen_logprob() const { return chosen_; }
@@ -51,7 +59,8 @@ class Sampler {
   const SamplerParams& params() const { return params_; }
 
  private:
-  Sampler(SamplerParams params, std::int32_t vocab, std::uint32_t context);
+  Sampler(SamplerParams params, std::int32_t vocab, std::uint32_t context,
+          std::shared_ptr<Candidates> scratch);
   std::size_t draw();
   void truncate();
   void apply_temperature();
@@ -63,7 +72,7 @@ class Sampler {
   std::uint64_t seed_;
   Random random_;
   Repetition repetition_;
-  Candidates candidates_;
+  std::shared_ptr<Candidates> candidates_;
   float mirostat_mu_;
   std::size_t vocab_;
   TokenLogprob chosen_;

@@ -12,6 +12,15 @@
 namespace orrery::engine {
 namespace {
 
+Status context_error(std::size_t n, std::uint32_t context) {
+  return fail("E_CONTEXT",
+              fmt::format("{} tokens do not fit into the context of {} tokens; shorten the text, "
+                          "start with a larger context or choose to shift",
+                          n, context));
+}
+
+}  // namespace
+
 Status check_tokens(std::span<const text::TokenId> tokens, const Executor& executor) {
   if (tokens.empty()) return fail("E_TOKENS", "there is no token to evaluate");
   for (const text::TokenId id : tokens) {
@@ -22,21 +31,16 @@ Status check_tokens(std::span<const text::TokenId> tokens, const Executor& execu
   return {};
 }
 
-Status context_error(std::size_t n, std::uint32_t context) {
-  return fail("E_CONTEXT",
-              fmt::format("{} tokens do not fit into the context of {} tokens; shorten the text, "
-                          "start with a larger context or choose to shift",
-                          n, context));
+Status check_length(std::size_t n, const Executor& executor, const EvaluateOptions& options) {
+  const std::uint32_t context = executor.context();
+  if (n <= context || (options.overflow == Overflow::shift && options.keep < context)) return {};
+  return context_error(n, context);
 }
 
-// Tokens that a shift drops of n: whole steps of half of what is not kept, so that the list stays
-// the same, token by token, until the context is full again.
 std::size_t shift_of(std::size_t n, std::uint32_t context, std::uint32_t keep) {
   const std::size_t step = std::max<std::size_t>(1, (context - keep) / 2);
   return ceil_div(n - context, step) * step;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<Executor> executor) {
   if (executor == nullptr) {
@@ -78,10 +82,8 @@ Result<Evaluation> Session::evaluate(std::span<const text::TokenId> tokens,
                                      const EvaluateOptions& options) {
   const std::uint32_t context = executor_->context();
   Evaluation evaluation;
+  ORRERY_TRY_VOID(check_length(tokens.size(), *executor_, options));
   if (tokens.size() > context) {
-    if (options.overflow == Overflow::error || options.keep >= context) {
-      ORRERY_TRY_VOID(context_error(tokens.size(), context));
-    }
     const std::size_t dropped = shift_of(tokens.size(), context, options.keep);
     evaluation.dropped = static_cast<std::uint32_t>(dropped);
     wanted_.assign(tokens.begin(), tokens.begin() + options.keep);
@@ -92,14 +94,10 @@ Result<Evaluation> Session::evaluate(std::span<const text::TokenId> tokens,
   ORRERY_TRY_VOID(check_tokens(tokens, *executor_));
 
   const auto n = static_cast<std::uint32_t>(tokens.size());
-  const auto differs = std::mismatch(tokens.begin(), tokens.end(), held_.begin(), held_.end());
-  auto common = static_cast<std::uint32_t>(differs.first - tokens.begin());
-  common = std::min(common, n - 1);  // the last token runs again: its logits are wanted
-  const bool goes_on = common == held_.size() && common == n - 1 && n > 1;
-  evaluation.reused = executor_->kv().reusable(sequence_, common);
-  truncate(evaluation.reused);
+  const std::size_t length = held_.size();
+  evaluation.reused = rewind(tokens);
   evaluation.computed = n - evaluation.reused;
-  if (goes_on && evaluation.computed == 1) {
+  if (evaluation.computed == 1 && evaluation.reused == length && n > 1) {
     ORRERY_TRY_VOID(append(tokens.back()));
     evaluation.logits = executor_->logits(0);
     return evaluation;
@@ -111,9 +109,8 @@ Result<Evaluation> Session::evaluate(std::span<const text::TokenId> tokens,
     const auto rest = tokens.subspan(held_.size());
     const auto slice =
         rest.first(std::min<std::size_t>(rest.size(), executor_->max_prefill_tokens()));
-    const std::array<std::int32_t, 1> last{static_cast<std::int32_t>(slice.size()) - 1};
     const bool is_last = slice.size() == rest.size();
-    ORRERY_TRY_VOID(append_slice(slice, std::span(last).first(is_last ? 1 : 0)));
+    ORRERY_TRY_VOID(advance(slice, is_last));
     if (!is_last && options.progress) {
       options.progress(static_cast<std::uint32_t>(held_.size()) - evaluation.reused,
                        evaluation.computed);
@@ -121,6 +118,37 @@ Result<Evaluation> Session::evaluate(std::span<const text::TokenId> tokens,
   }
   evaluation.logits = executor_->logits(0);
   return evaluation;
+}
+
+std::uint32_t Session::reusable(std::span<const text::TokenId> tokens) const {
+  const auto differs = std::mismatch(tokens.begin(), tokens.end(), held_.begin(), held_.end());
+  const auto common = static_cast<std::uint32_t>(differs.first - tokens.begin());
+  // The last token runs again: its logits are wanted.
+  return executor_->kv().reusable(sequence_,
+                                  std::min(common, static_cast<std::uint32_t>(tokens.size()) - 1));
+}
+
+std::uint32_t Session::rewind(std::span<const text::TokenId> tokens) {
+  const std::uint32_t kept = reusable(tokens);
+  truncate(kept);
+  return kept;
+}
+
+Status Session::advance(std::span<const text::TokenId> tokens, bool wants_logits) {
+  const std::array<std::int32_t, 1> last{static_cast<std::int32_t>(tokens.size()) - 1};
+  return append_slice(tokens, std::span(last).first(wants_logits ? 1 : 0));
+}
+
+std::uint32_t Session::share(const Session& from, std::uint32_t length) {
+  ORRERY_CHECK(held_.empty() && length <= from.held_.size() && executor_ == from.executor_);
+  const std::uint32_t shared = executor_->kv().share_prefix(from.sequence_, sequence_, length);
+  held_.assign(from.held_.begin(), from.held_.begin() + shared);
+  return shared;
+}
+
+std::uint32_t Session::shareable(std::uint32_t length) const {
+  const std::uint32_t whole = length / plan::kPageTokens * plan::kPageTokens;
+  return executor_->kv().reusable(sequence_, whole) / plan::kPageTokens * plan::kPageTokens;
 }
 
 Status Session::append(text::TokenId token) {
@@ -144,12 +172,12 @@ Status Session::append_slice(std::span<const text::TokenId> tokens,
 }
 
 Status decode_batch(std::span<Session* const> sessions, std::span<const text::TokenId> tokens) {
-  constexpr std::size_t kMostRows = 64;
   ORRERY_CHECK(!sessions.empty() && sessions.size() == tokens.size());
   Executor& executor = *sessions[0]->executor_;
-  ORRERY_CHECK(sessions.size() <= std::min<std::size_t>(executor.max_decode_rows(), kMostRows));
+  ORRERY_CHECK(sessions.size() <=
+               std::min<std::size_t>(executor.max_decode_rows(), kMostBatchRows));
   ORRERY_TRY_VOID(check_tokens(tokens, executor));
-  std::array<DecodeRow, kMostRows> rows;
+  std::array<DecodeRow, kMostBatchRows> rows;
   Status status;
   std::size_t extended = 0;
   for (; extended < sessions.size(); ++extended) {

@@ -29,6 +29,14 @@ struct EvaluateOptions {
   std::function<void(std::uint32_t, std::uint32_t)> progress;
 };
 
+// Tokens that a shift drops of n > context: whole steps of half of what is not kept, so that the
+// list stays the same, token by token, until the context is full again. keep < context.
+std::size_t shift_of(std::size_t n, std::uint32_t context, std::uint32_t keep);
+// E_TOKENS: there are tokens, and all are of the vocabulary.
+Status check_tokens(std::span<const text::TokenId> tokens, const Executor& executor);
+// E_CONTEXT: they fit into the context, or the options let them shift.
+Status check_length(std::size_t n, const Executor& executor, const EvaluateOptions& options);
+
 struct Evaluation {
   std::span<const float> logits;  // (vocab), of the last token
   std::uint32_t reused = 0;       // tokens that the pages held already
@@ -51,6 +59,22 @@ class Session {
   // Forgets everything; the pages go back.
   void clear();
 
+  // The steps of evaluate(), for those who serve many sessions by turns. The tokens were checked.
+  //
+  // Keeps the longest prefix of `tokens` that the pages can go on from, but not all of them;
+  // returns its length.
+  std::uint32_t rewind(std::span<const text::TokenId> tokens);
+  // How much rewind() would keep.
+  std::uint32_t reusable(std::span<const text::TokenId> tokens) const;
+  // Computes tokens behind those that are held, at most Executor::max_prefill_tokens().
+  // `wants_logits`: of the last one, in row 0.
+  Status advance(std::span<const text::TokenId> tokens, bool wants_logits);
+  // An empty session begins with the whole pages of the first `length` tokens of another. Returns
+  // the tokens covered.
+  std::uint32_t share(const Session& from, std::uint32_t length);
+  // What share() of the first `length` tokens would cover, but for want of memory.
+  std::uint32_t shareable(std::uint32_t length) const;
+
   // The tokens that the pages hold, in order of their positions.
   std::span<const text::TokenId> held() const { return held_; }
   Executor& executor() const { return *executor_; }
@@ -72,10 +96,12 @@ class Session {
   std::vector<text::TokenId> wanted_;  // capacity: the context; a shifted list
 };
 
+inline constexpr std::size_t kMostBatchRows = 64;  // of decode_batch()
+
 // One more token for each session, all in one run; row i of Executor::logits() belongs to session
-// i. The sessions are distinct and of one executor, at most max_decode_rows(). Each gets the bits
-// that it would get alone. After an error no session is longer; one with a state that a failed run
-// may have changed goes back to its last snapshot.
+// i. The sessions are distinct and of one executor, at most max_decode_rows() and kMostBatchRows.
+// Each gets the bits that it would get alone. After an error no session is longer; one with a state
+// that a failed run may have changed goes back to its last snapshot.
 Status decode_batch(std::span<Session* const> sessions, std::span<const text::TokenId> tokens);
 
 // Logits of every position from `first` on, computed anew with prefill, a few rows at a time.

@@ -26,7 +26,10 @@ void StopStrings::push(std::string_view text, std::string& out) {
   std::size_t first = std::string::npos;
   std::size_t open = 0;
   for (const std::string& stop : strings_) {
-    first = std::min(first, held_.find(stop));
+    if (const std::size_t at = held_.find(stop); at < first) {
+      first = at;
+      found_string_ = stop;
+    }
     open = std::max(open, open_end(held_, stop));
   }
   found_ = first != std::string::npos;

@@ -18,10 +18,13 @@ class StopStrings {
   // What is still held, when the text ends by itself.
   void finish(std::string& out);
   bool found() const { return found_; }
+  // The one that was completed; empty without one.
+  std::string_view found_string() const { return found_string_; }
 
  private:
   std::vector<std::string> strings_;
   std::string held_;
+  std::string found_string_;
   bool found_ = false;
 };
 

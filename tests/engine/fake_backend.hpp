@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -40,6 +41,7 @@ inline std::uint64_t expected_hash(std::span<const std::int32_t> tokens) {
 struct Faults {
   int fail_run = -1;  // this run (counted from 0) of layers is an error
   int runs = 0;       // runs of layers so far
+  std::function<void(const backend::Batch&)> on_run;  // before the layers
 };
 
 class Program final : public backend::Program {
@@ -56,6 +58,7 @@ class Program final : public backend::Program {
       switch (plan_.steps[i].op) {
         case plan::Op::embed:
           if (faults_->runs++ == faults_->fail_run) return fail("E_FAKE", "asked to fail");
+          if (faults_->on_run) faults_->on_run(batch);
           layers(batch);
           break;
         case plan::Op::select_rows:

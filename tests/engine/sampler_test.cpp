@@ -359,5 +359,55 @@ TEST(Sampler, LargeVocabularyIsFast) {
 #endif
 }
 
+// The same token, number drawn and probabilities as with -inf in the place of what is not allowed.
+TEST(Mask, IsMinusInfinityBeforeTheChain) {
+  SamplerParams params = neutral();
+  params.top_k = 20;
+  params.top_p = 0.9F;
+  params.repeat_penalty = 1.3F;
+  params.logit_bias = {{3, 2.0F}, {64, -1.0F}};
+  params.n_logprobs = 1;
+  constexpr std::size_t kVocab = 150;  // the last word is not whole
+  Sampler masked = make(params, kVocab), plain = make(params, kVocab);
+  Random random(9);
+  for (std::uint64_t round = 0; round < 300; ++round) {
+    const std::vector<float> logits = random_logits(kVocab, round, 3);
+    std::vector<std::uint32_t> mask(5);
+    for (auto& word : mask) {
+      const std::uint64_t kind = random.next() % 4;
+      word = kind == 0 ? 0 : kind == 1 ? ~0U : static_cast<std::uint32_t>(random.next());
+    }
+    mask[round % 4] |= 1;
+    if (round % 10 == 0) mask.pop_back();  // tokens without a word are not allowed
+    std::vector<float> banned = logits;
+    for (std::size_t i = 0; i < kVocab; ++i) {
+      if (i / 32 >= mask.size() || (mask[i / 32] >> (i % 32) & 1U) == 0) banned[i] = -kInfinity;
+    }
+    const auto chosen = masked.sample(logits, mask);
+    ASSERT_TRUE(chosen);
+    ASSERT_EQ(*chosen, *plain.sample(banned));
+    ASSERT_EQ(masked.candidates().size(), plain.candidates().size());
+    ASSERT_GT(masked.candidates().probability(0), 0.0F);
+    // The report is of the model's own probabilities.
+    ASSERT_EQ(masked.logprobs()[0].id, std::ranges::max_element(logits) - logits.begin());
+    masked.accept(*chosen);
+    plain.accept(*chosen);
+  }
+  EXPECT_EQ(masked.sample(random_logits(kVocab, 1, 3), std::vector<std::uint32_t>(5)).error().kind,
+            "E_GRAMMAR");
+}
+
+TEST(Scratch, IsSharedByTurns) {
+  const auto scratch = std::make_shared<Candidates>(100);
+  SamplerParams params = neutral();
+  Sampler one = *Sampler::create(params, 100, 64, scratch), other = make(params, 100);
+  Sampler between = *Sampler::create(params, 100, 64, scratch);
+  for (std::uint64_t round = 0; round < 50; ++round) {
+    const std::vector<float> logits = random_logits(100, round, 3);
+    ASSERT_EQ(*one.sample(logits), *other.sample(logits));
+    ASSERT_TRUE(between.sample(random_logits(100, 1000 + round, 3)));
+  }
+}
+
 }  // namespace
 }  // namespace orrery::engine

@@ -1,0 +1,220 @@
+#include "engine/scheduler_loop.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "plan/plan.hpp"
+
+namespace orrery::engine {
+namespace {
+
+// Seconds of prompts for a second of decode: running streams keep 1 / 1.75 of their pace.
+constexpr double kPromptShare = 0.75;
+// A block of prompt tokens costs what a full one does (kernels/block_kernels.hpp), and the weights
+// are unpacked once a slice: shorter ones pay more for a token than they spare the streams.
+constexpr std::uint32_t kBlock = 32, kLeastSlice = 64;
+constexpr double kNewest = 0.25;  // weight of the newest measurement in a moving average
+
+}  // namespace
+
+Task::Task(RequestId task_id, Request asked, std::shared_ptr<RequestEvents> sees,
+           const text::Tokenizer& tokenizer, double now)
+    : id(task_id),
+      request(std::move(asked)),
+      events(std::move(sees)),
+      cancelled(std::make_shared<std::atomic<bool>>(false)),
+      list(std::move(request.prompt)),
+      answer(tokenizer, {request.max_tokens, std::move(request.stop), request.ignore_end,
+                         request.constraint.get()}),
+      submitted(now) {
+  end.prompt_tokens = static_cast<std::uint32_t>(list.size());
+}
+
+std::uint32_t Task::missing() const {
+  return static_cast<std::uint32_t>(list.size() - session->held().size());
+}
+
+SchedulerLoop::SchedulerLoop(Writer writer, std::uint32_t running, Clock clock,
+                             std::function<void(RequestId)> ended)
+    : writer_(std::move(writer)),
+      most_active_(running),
+      clock_(std::move(clock)),
+      ended_(std::move(ended)),
+      cache_(writer_.executor),
+      scratch_(std::make_shared<Candidates>(static_cast<std::size_t>(writer_.vocab))) {
+  rows_.reserve(running);
+  sessions_.reserve(running);
+  ids_.reserve(running);
+  chosen_.reserve(running);
+}
+
+void SchedulerLoop::tick() {
+  end_cancelled();
+  admit();
+  decode();
+  prefill();
+}
+
+// Those of the last token longest ago, where there are more than a batch takes.
+void SchedulerLoop::gather_rows() {
+  rows_.clear();
+  for (const auto& task : active_) {
+    if (task->decodes()) rows_.push_back(task.get());
+  }
+  const std::size_t most =
+      std::min<std::size_t>(writer_.executor->max_decode_rows(), kMostBatchRows);
+  if (rows_.size() > most) {
+    std::ranges::stable_sort(rows_, {}, &Task::decoded_at);
+    rows_.resize(most);
+  }
+  sessions_.clear();
+  ids_.clear();
+  for (Task* task : rows_) {
+    sessions_.push_back(task->session);
+    ids_.push_back(task->list.back());
+  }
+}
+
+// A token for each row; with fewer rows where memory is short. False when there is none.
+bool SchedulerLoop::run_rows() {
+  for (gather_rows(); !rows_.empty(); gather_rows()) {
+    Status ran;
+    {
+      const auto turn = writer_.executor->turn();
+      ran = decode_batch(sessions_, ids_);
+      chosen_.clear();
+      for (std::size_t i = 0; ran && i < rows_.size(); ++i) {
+        Task& task = *rows_[i];
+        chosen_.push_back(task.answer.choose(*task.sampler, writer_.executor->logits(i)));
+      }
+    }
+    if (ran) return true;
+    if (ran.error().kind == "E_MEMORY") {
+      make_room(*rows_.front(), ran.error());
+      continue;
+    }
+    for (Task* task : rows_) end(*task, ran.error());
+  }
+  return false;
+}
+
+void SchedulerLoop::decode() {
+  const double start = clock_();
+  if (!run_rows()) return;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    rows_[i]->decoded_at = ++decoded_rows_;
+    deliver(*rows_[i], chosen_[i]);
+  }
+  const double seconds = clock_() - start;
+  ++stats_.decode_ticks;
+  stats_.decode_seconds += seconds;
+  // What nobody used is kept for one slice: a short prompt need not wait.
+  const double most = token_seconds_ * writer_.executor->max_prefill_tokens();
+  credit_ = std::min(credit_ + kPromptShare * seconds, most);
+}
+
+// By turns the prompt with the least to do, so that short ones need not wait for long ones, and the
+// one that has waited for a slice the longest, so that all get on.
+Task* SchedulerLoop::next_prompt() {
+  Task* shortest = nullptr;
+  Task* waited = nullptr;
+  for (const auto& task : active_) {
+    if (task->decodes()) continue;
+    if (shortest == nullptr || task->missing() < shortest->missing()) shortest = task.get();
+    if (waited == nullptr || task->sliced_at < waited->sliced_at) waited = task.get();
+  }
+  return slices_ % 2 == 0 ? shortest : waited;
+}
+
+// Tokens of the prompt that may be computed now; 0: running streams come first.
+std::uint32_t SchedulerLoop::slice_of(const Task& task) const {
+  const std::uint32_t most = std::min(task.missing(), writer_.executor->max_prefill_tokens());
+  if (rows_.empty()) return most;
+  const std::uint32_t least = std::min(most, kLeastSlice);
+  if (token_seconds_ == 0) return least;
+  const double affordable = credit_ / token_seconds_;
+  if (affordable >= std::max(most, kBlock)) return most;
+  if (affordable < std::max(least, kBlock)) return 0;
+  return static_cast<std::uint32_t>(affordable) / kBlock * kBlock;
+}
+
+void SchedulerLoop::prefill() {
+  if (rows_.empty()) credit_ = std::max(credit_, 0.0);
+  for (Task* task = next_prompt(); task != nullptr; task = next_prompt()) {
+    const std::uint32_t tokens = slice_of(*task);
+    if (tokens == 0) return;
+    const double start = clock_();
+    const bool ran = run_slice(*task, tokens);
+    const double seconds = clock_() - start;
+    stats_.prefill_seconds += seconds;
+    if (ran && (tokens >= kBlock || token_seconds_ == 0)) {
+      const double measured = seconds / std::max(tokens, kBlock);
+      token_seconds_ += (token_seconds_ == 0 ? 1.0 : kNewest) * (measured - token_seconds_);
+    }
+    if (rows_.empty()) return;  // a slice a tick: requests that come or go are seen
+    credit_ -= seconds;
+  }
+}
+
+// False when the task has lost its place.
+bool SchedulerLoop::run_slice(Task& task, std::uint32_t tokens) {
+  const auto slice =
+      std::span<const text::TokenId>(task.list).subspan(task.session->held().size(), tokens);
+  const bool is_last = task.missing() == tokens;
+  Result<text::TokenId> chosen = text::kNoToken;
+  for (;;) {
+    Status ran;
+    {
+      const auto turn = writer_.executor->turn();
+      ran = task.session->advance(slice, is_last);
+      if (ran && is_last) chosen = task.answer.choose(*task.sampler, writer_.executor->logits(0));
+    }
+    if (ran) break;
+    if (ran.error().kind != "E_MEMORY") {
+      end(task, ran.error());
+      return false;
+    }
+    if (!make_room(task, ran.error())) return false;
+  }
+  task.sliced_at = ++slices_;
+  ++stats_.prefill_slices;
+  if (!task.first_token)
+    task.events->on_prefill(task.prefill_total - task.missing(), task.prefill_total);
+  if (is_last) deliver(task, chosen);
+  return true;
+}
+
+void SchedulerLoop::deliver(Task& task, const Result<text::TokenId>& token) {
+  if (!token) return end(task, token.error());
+  const Result<bool> is_part = task.answer.take(*task.sampler, *token);
+  if (!is_part) return end(task, is_part.error());
+  if (!task.first_token) task.first_token = clock_();
+  if (*is_part) {
+    task.list.push_back(*token);
+    ++task.end.new_tokens;
+    ++stats_.new_tokens;
+    task.events->on_token(
+        {*token, task.answer.text(), task.sampler->chosen_logprob(), task.sampler->logprobs()});
+  }
+  if (task.answer.finish()) return end(task, *task.answer.finish());
+  const std::uint32_t context = writer_.executor->context();
+  if (task.list.size() <= context) return;
+  if (task.request.overflow == Overflow::error || task.request.keep >= context) {
+    return end(task, FinishReason::context);
+  }
+  shift(task);
+}
+
+// The list is too long: a part of it goes, and what comes behind is computed again.
+void SchedulerLoop::shift(Task& task) {
+  const std::uint32_t context = writer_.executor->context(), keep = task.request.keep;
+  const auto kept = task.list.begin() + keep;
+  const std::size_t dropped = shift_of(task.list.size(), context, keep);
+  task.list.erase(kept, kept + static_cast<std::ptrdiff_t>(dropped));
+  if (task.session == nullptr) return;
+  const auto turn = writer_.executor->turn();
+  task.session->rewind(task.list);
+}
+
+}  // namespace orrery::engine
