@@ -110,7 +110,7 @@ void SchedulerLoop::decode() {
   ++stats_.decode_ticks;
   stats_.decode_seconds += seconds;
   // What nobody used is kept for one slice: a short prompt need not wait.
-  const double most = token_seconds_ * writer_.executor->max_prefill_tokens();
+  const double most = writer_.executor->max_prefill_tokens() * token_seconds_;
   credit_ = std::min(credit_ + kPromptShare * seconds, most);
 }
 
@@ -133,10 +133,9 @@ std::uint32_t SchedulerLoop::slice_of(const Task& task) const {
   if (rows_.empty()) return most;
   const std::uint32_t least = std::min(most, kLeastSlice);
   if (token_seconds_ == 0) return least;
-  const double affordable = credit_ / token_seconds_;
-  if (affordable >= std::max(most, kBlock)) return most;
-  if (affordable < std::max(least, kBlock)) return 0;
-  return static_cast<std::uint32_t>(affordable) / kBlock * kBlock;
+  if (can_afford(std::max(most, kBlock))) return most;
+  if (!can_afford(std::max(least, kBlock))) return 0;
+  return static_cast<std::uint32_t>(credit_ / token_seconds_) / kBlock * kBlock;
 }
 
 void SchedulerLoop::prefill() {
@@ -179,10 +178,18 @@ bool SchedulerLoop::run_slice(Task& task, std::uint32_t tokens) {
   }
   task.sliced_at = ++slices_;
   ++stats_.prefill_slices;
-  if (!task.first_token)
-    task.events->on_prefill(task.prefill_total - task.missing(), task.prefill_total);
+  tell_progress(task);
   if (is_last) deliver(task, chosen);
   return true;
+}
+
+// What a preemption has thrown away is computed again in silence.
+void SchedulerLoop::tell_progress(Task& task) {
+  const std::uint32_t missing = std::min(task.missing(), task.prefill_total);
+  const std::uint32_t done = task.prefill_total - missing;
+  if (task.first_token || done <= task.prefill_done) return;
+  task.prefill_done = done;
+  task.events->on_prefill(done, task.prefill_total);
 }
 
 void SchedulerLoop::deliver(Task& task, const Result<text::TokenId>& token) {

@@ -41,11 +41,11 @@ struct Task {
   // where one is missing, decode goes on.
   std::vector<text::TokenId> list;
   Answer answer;
-  std::optional<Sampler> sampler;  // from the first place on
-  Session* session = nullptr;      // while it has a place
-  std::uint32_t prefill_total = 0;
+  std::optional<Sampler> sampler;                     // from the first place on
+  Session* session = nullptr;                         // while it has a place
+  std::uint32_t prefill_total = 0, prefill_done = 0;  // tokens, as told to `events`
   std::uint64_t decoded_at = 0;  // row, counted over all batches, of its last token
-  std::uint64_t sliced_at = 0;   // slice of its prompt that was computed last
+  std::uint64_t sliced_at = 0;   // slice, of all prompts, that was its last one
   // It waits for another one's prefill to share so many tokens.
   RequestId leader = 0;
   std::uint32_t leader_tokens = 0;
@@ -94,7 +94,9 @@ class SchedulerLoop {
   void prefill();
   Task* next_prompt();
   std::uint32_t slice_of(const Task& task) const;
+  bool can_afford(std::uint32_t tokens) const { return credit_ >= tokens * token_seconds_; }
   bool run_slice(Task& task, std::uint32_t tokens);
+  void tell_progress(Task& task);
   void deliver(Task& task, const Result<text::TokenId>& token);
   void shift(Task& task);
 

@@ -105,6 +105,7 @@ void SchedulerLoop::give_place(std::size_t index, Session* session) {
   waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(index));
   Task& task = *active_.back();
   task.session = session;
+  task.sliced_at = slices_;
   if (task.started) return;  // it was preempted
   task.started = clock_();
   task.prefill_total = task.missing();

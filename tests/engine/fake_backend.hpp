@@ -130,10 +130,12 @@ class Backend final : public backend::Backend {
   Faults faults;
 };
 
-inline BoundPlan record(plan::Phase phase, plan::Capacity capacity) {
+// `window_tokens` at least kWindow: how much the cache keeps.
+inline BoundPlan record(plan::Phase phase, plan::Capacity capacity,
+                        std::uint32_t window_tokens = kWindow) {
   plan::Builder b("fake", phase, capacity, false);
   plan::CacheGroup full{plan::CacheKind::full, 0, 1, 1, 1, 1};
-  plan::CacheGroup window{plan::CacheKind::window, kWindow, 1, 1, 1, 1};
+  plan::CacheGroup window{plan::CacheKind::window, window_tokens, 1, 1, 1, 1};
   b.cache_group(full);
   b.cache_group(window);
   const plan::WeightId table = b.weight({"table", DType::f32, kVocab, 32, 0});
@@ -143,9 +145,11 @@ inline BoundPlan record(plan::Phase phase, plan::Capacity capacity) {
 
 inline std::shared_ptr<Executor> make_executor(Backend& backend, std::uint32_t context,
                                                std::uint32_t sequences,
-                                               std::uint64_t budget = 1 << 20) {
+                                               std::uint64_t budget = 1 << 20,
+                                               std::uint32_t window = kWindow) {
   auto executor = Executor::create(
-      record(plan::Phase::decode, {8, 8, 8}), record(plan::Phase::prefill, {48, 1, 5}), backend,
+      record(plan::Phase::decode, {8, 8, 8}, window),
+      record(plan::Phase::prefill, {48, 1, 5}, window), backend,
       {.sequences = sequences, .context = context, .slice = 0, .budget_bytes = budget});
   if (!executor) std::abort();
   return std::move(*executor);

@@ -11,8 +11,8 @@ using fake::Tokens;
 
 class PrefixCacheTest : public testing::Test {
  protected:
-  void make(std::uint32_t sequences) {
-    executor = fake::make_executor(backend, 600, sequences);
+  void make(std::uint32_t sequences, std::uint32_t window = 1000) {
+    executor = fake::make_executor(backend, 600, sequences, 1 << 20, window);
     cache.emplace(executor);
   }
   // Takes a session for the tokens and computes them.
@@ -104,10 +104,16 @@ TEST_F(PrefixCacheTest, DomainsAreApart) {
 TEST_F(PrefixCacheTest, OneSequenceAloneIsCutWhereListsPart) {
   make(1);
   finish(join(a, 300, 3));
-  // The window of the fake model has left the end of the common part.
+  finish(join(a, 3, 4));
+  EXPECT_EQ(reused, 200U);
+}
+
+TEST_F(PrefixCacheTest, WhatAWindowHasLeftIsComputedAgain) {
+  make(2, fake::kWindow);
+  finish(join(a, 300, 3));
   finish(join(a, 3, 4));
   EXPECT_EQ(reused, 0U);
-  finish(join(a, 30, 4));
+  finish(join(a, 30, 4));  // begins with the three
   EXPECT_EQ(reused, 203U);
 }
 

@@ -419,7 +419,7 @@ TEST_F(SchedulerLoopTest, ConstraintsHold) {
 }
 
 TEST_F(SchedulerLoopTest, AThousandRequestsEndOnceAndLeaveNoPage) {
-  make(640, 7, 5, 30);
+  make(640, 7, 5, 24);
   Random random(1);
   std::vector<std::shared_ptr<Recorder>> all;
   std::vector<Tokens> prompts;
@@ -427,16 +427,17 @@ TEST_F(SchedulerLoopTest, AThousandRequestsEndOnceAndLeaveNoPage) {
   while (all.size() < 1000 || loop->has_work()) {
     if (all.size() < 1000 && random.next() % 8 == 0) {
       // Of few beginnings, so that they share; some are longer than what memory holds for two.
-      Tokens prompt = fake::random_tokens(random.next() % 4 * 90, random.next() % 3);
+      Tokens prompt = fake::random_tokens(random.next() % 4 * 70, random.next() % 3);
       const Tokens own = fake::random_tokens(1 + random.next() % 60, random.next());
       prompt.insert(prompt.end(), own.begin(), own.end());
-      Request request = fake::greedy(prompt, 1 + static_cast<std::uint32_t>(random.next() % 60));
+      Request request = fake::greedy(prompt, 1 + static_cast<std::uint32_t>(random.next() % 40));
       request.domain = random.next() % 2 == 0 ? "a" : "b";
       prompts.push_back(std::move(prompt));
       all.push_back(submit(std::move(request)));
     }
-    if (!all.empty() && random.next() % 40 == 0)
-      cancel(1 + last_id - random.next() % std::min<RequestId>(last_id, 10));
+    if (!all.empty() && random.next() % 40 == 0) {
+      cancel(last_id - random.next() % std::min<RequestId>(last_id, 10));
+    }
     loop->tick();
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
