@@ -1,0 +1,84 @@
+#include "text/token_trie.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "text/grammar_rules.hpp"
+
+namespace orrery::text {
+
+TokenTree::TokenTree(std::vector<Entry> entries) {
+  std::erase_if(entries, [](const Entry& entry) { return entry.text.size() > kMaxDepth; });
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.text != b.text ? a.text < b.text : a.id < b.id;
+  });
+  nodes_.push_back({});
+  std::vector<std::uint32_t> path = {0};  // nodes from the root to the last text
+  std::string_view last;
+  const auto close = [&](std::size_t depth) {
+    while (path.size() > depth + 1) {
+      nodes_[path.back()].end = static_cast<std::uint32_t>(nodes_.size());
+      path.pop_back();
+    }
+  };
+  for (const Entry& entry : entries) {
+    const auto common = static_cast<std::size_t>(
+        std::mismatch(last.begin(), last.end(), entry.text.begin(), entry.text.end()).first -
+        last.begin());
+    close(common);
+    for (std::size_t i = common; i < entry.text.size(); ++i) {
+      path.push_back(static_cast<std::uint32_t>(nodes_.size()));
+      nodes_.push_back({.first = static_cast<std::uint32_t>(tokens_.size()),
+                        .depth = static_cast<std::uint16_t>(i + 1),
+                        .byte = static_cast<std::uint8_t>(entry.text[i])});
+    }
+    ++nodes_[path.back()].count;
+    tokens_.push_back(entry.id);
+    last = entry.text;
+  }
+  close(0);
+  nodes_[0].end = static_cast<std::uint32_t>(nodes_.size());
+}
+
+std::span<const TokenId> TokenTree::tokens_under(std::uint32_t node) const {
+  const std::uint32_t end = nodes_[node].end;
+  const std::size_t last = end < nodes_.size() ? nodes_[end].first : tokens_.size();
+  return std::span(tokens_).subspan(nodes_[node].first, last - nodes_[node].first);
+}
+
+TokenTrie::TokenTrie(const Tokenizer& tokenizer)
+    : texts_(static_cast<std::size_t>(std::max(0, tokenizer.vocab_size()))),
+      ends_(tokenizer.special().end_of_generation) {
+  std::sort(ends_.begin(), ends_.end());
+  std::erase_if(ends_, [&](TokenId id) { return id < 0 || id >= tokenizer.vocab_size(); });
+  std::vector<std::pair<std::size_t, TokenId>> specials;  // where their bytes begin
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (is_end(id)) continue;
+    if (tokenizer.is_special(id)) {
+      specials.emplace_back(special_.size(), id);
+      special_ += kSpecialByte;
+      special_ += tokenizer.token_text(id);
+    } else if (tokenizer.piece(id).find(kSpecialByte) == std::string_view::npos) {
+      texts_[static_cast<std::size_t>(id)] = tokenizer.piece(id);
+    }
+  }
+  for (std::size_t i = 0; i < specials.size(); ++i) {
+    const std::size_t end = i + 1 < specials.size() ? specials[i + 1].first : special_.size();
+    texts_[static_cast<std::size_t>(specials[i].second)] =
+        std::string_view(special_).substr(specials[i].first, end - specials[i].first);
+  }
+  std::vector<TokenTree::Entry> entries;
+  for (std::size_t i = 0; i < texts_.size(); ++i) {
+    if (texts_[i].size() > TokenTree::kMaxDepth) texts_[i] = {};
+    if (texts_[i].empty()) continue;
+    entries.push_back({texts_[i], static_cast<TokenId>(i)});
+    longest_ = std::max(longest_, texts_[i].size());
+  }
+  tree_ = TokenTree(std::move(entries));
+}
+
+bool TokenTrie::is_end(TokenId id) const {
+  return std::binary_search(ends_.begin(), ends_.end(), id);
+}
+
+}  // namespace orrery::text
