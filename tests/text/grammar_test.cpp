@@ -141,7 +141,8 @@ TEST(Gbnf, HostileGrammarsAreRefusedOrCheap) {
 }
 
 TEST(Gbnf, DeadEndsAllowNothing) {
-  const auto source = grammars().gbnf("root ::= \"a\" n | \"b\" x\nn ::= []\nx ::= \"c\" x");
+  const auto source =
+      grammars().gbnf("root ::= \"a\" n | \"b\" x\nn ::= \"d\" e\ne ::= []\nx ::= \"c\" x");
   ASSERT_TRUE(source);
   const auto constraint = (*source)->start();
   ASSERT_TRUE(constraint->accept('a'));
