@@ -190,7 +190,7 @@ export class Chats {
     }
   }
 
-  // Adds what an exported file holds; returns how many conversations that were.
+  // Adds what an exported file holds, unless there is a newer version; returns how many these were.
   import(text) {
     let file;
     try {
@@ -200,7 +200,8 @@ export class Chats {
     }
     const found = Array.isArray(file?.conversations) ? file.conversations : [];
     const good = found.map(checkedConversation).filter((conversation) =>
-      conversation !== null && !this.runs.has(conversation.id));
+      conversation !== null && !this.runs.has(conversation.id) &&
+      !(this.all.get(conversation.id)?.updated > conversation.updated));
     for (const conversation of good) {
       this.all.set(conversation.id, conversation);
       if (conversation.id === this.current.id) this.current = conversation;
@@ -220,9 +221,13 @@ export class Chats {
 // What the server is asked: only what the user has set, so that the model's own values hold.
 export function requestOf(conversation, node) {
   const {settings} = conversation;
-  const messages = pathTo(conversation, node.parent)
-    .filter(({content}) => content)
-    .map(({role, content}) => ({role, content}));
+  const messages = [];
+  for (const {role, content} of pathTo(conversation, node.parent)) {
+    // Many chat templates want the roles by turns; behind an answer that failed they are not.
+    const last = messages.at(-1);
+    if (content && last?.role === role) last.content += `\n\n${content}`;
+    else if (content) messages.push({role, content});
+  }
   if (settings.system) messages.unshift({role: "system", content: settings.system});
   const body = {messages};
   if (settings.model) body.model = settings.model;

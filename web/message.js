@@ -145,6 +145,7 @@ export class MessageView {
       area.style.height = `${area.scrollHeight}px`;
     };
     const save = () => {
+      if (this.busy) return;
       const text = area.value.trim();
       this.leaveEditor();
       if (text && text !== node.content) actions.edit(node, text);

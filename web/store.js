@@ -72,6 +72,21 @@ export function setPreference(name, value) {
 
 // The API key stays with this tab and ends with it.
 export const key = {
-  get: () => sessionStorage.getItem("orrery.key") ?? "",
-  set: (value) => sessionStorage.setItem("orrery.key", value),
+  value: "",
+  get() {
+    try {
+      this.value ||= sessionStorage.getItem("orrery.key") ?? "";
+    } catch {
+      // It then ends with the page.
+    }
+    return this.value;
+  },
+  set(value) {
+    this.value = value;
+    try {
+      sessionStorage.setItem("orrery.key", value);
+    } catch {
+      // As above.
+    }
+  },
 };

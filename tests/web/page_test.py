@@ -321,6 +321,13 @@ class PageTest(unittest.TestCase):
             self.send("Hi", reply)
             self.assertIn(words, self.page.wait("document.querySelector('.failure')?.innerText"))
 
+    def test_a_message_behind_a_failed_answer_joins_the_one_before(self):
+        self.send("Hi", Reply(status=500))
+        self.page.wait("document.querySelector('.failure')")
+        self.send("again", Reply("Yes."))
+        self.page.wait(f"{ANSWERS}.at(-1) === 'Yes.' && {DONE}")
+        self.assertEqual(self.messages(), [("user", "Hi\n\nagain")])
+
     def test_pings_before_the_first_token(self):
         self.send("Hi", Reply("Yes.", pings=25, delay=0.1))
         self.page.wait("document.querySelector('.waiting').innerText.startsWith('Reading')")
