@@ -46,14 +46,28 @@ export class Sidebar {
     event.stopPropagation();
   }
 
+  // Many changes may come at once, from another tab for example.
   render() {
+    this.timer ||= setTimeout(() => {
+      this.timer = 0;
+      this.draw();
+    });
+  }
+
+  draw() {
     if (this.renaming) return;
     const words = this.search.value.toLowerCase().trim();
+    const shown = this.chats.list()
+      .map((conversation) => [conversation, words ? snippetOf(conversation, words) : ""])
+      .filter(([, snippet]) => snippet !== null);
+    // What would look the same stays, so that a click is not lost between down and up.
+    const look = JSON.stringify([words, this.chats.current.id, shown.map(([each, snippet]) =>
+      [each.id, each.title, groupOf(each.updated), this.chats.isRunning(each), snippet])]);
+    if (look === this.look) return;
+    this.look = look;
     const children = [];
     let group = "";
-    for (const conversation of this.chats.list()) {
-      const snippet = words ? snippetOf(conversation, words) : "";
-      if (snippet === null) continue;
+    for (const [conversation, snippet] of shown) {
       const day = groupOf(conversation.updated);
       if (day !== group) children.push(h("h2", {}, day));
       group = day;
@@ -95,6 +109,7 @@ export class Sidebar {
       if (event.key === "Enter" || event.key === "Escape") done(event.key === "Enter");
     });
     this.renaming = conversation;
+    this.look = "";
     item.replaceChildren(input);
     input.select();
   }

@@ -13,7 +13,7 @@ import browser  # noqa: E402
 from mock_server import MockServer, Reply  # noqa: E402
 
 SKIPPED = 77
-ANSWERS = "[...document.querySelectorAll('.assistant .prose')].map((e) => e.innerText)"
+ANSWERS = "[...document.querySelectorAll('.assistant .prose')].map((e) => e.textContent)"
 DONE = "!document.querySelector('.streaming')"
 
 
@@ -92,8 +92,11 @@ class PageTest(unittest.TestCase):
         self.page.wait(f"{ANSWERS}[0].length > {first + 20}")
         self.assertIn("tokens/s", self.page.wait(
             f"{DONE} && document.querySelector('.stats').innerText"))
-        self.page.wait("""(({scrollTop, clientHeight, scrollHeight}) => scrollTop > 0 &&
-            scrollTop + clientHeight >= scrollHeight - 1)(document.getElementById("scroll"))""")
+        at_end = """(({scrollTop, clientHeight, scrollHeight}) => scrollTop > 0 &&
+            scrollTop + clientHeight >= scrollHeight - 1)(document.getElementById("scroll"))"""
+        self.page.wait(at_end)
+        self.page.reload()
+        self.page.wait(at_end)
         self.page.js("document.getElementById('scroll').scrollTop = 0")
         self.page.click("#jump")
         self.page.wait("document.getElementById('scroll').scrollTop > 0")
