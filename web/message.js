@@ -76,7 +76,9 @@ export class MessageView {
     }
     this.markdown.update(node.content);
     this.waiting.hidden = !streaming || Boolean(node.content) || Boolean(node.reasoning);
-    this.notice.replaceChildren(...this.notices());
+    const notice = [node.state, node.error?.message, node.cut, !node.content].join();
+    if (notice !== this.noticeState) this.notice.replaceChildren(...this.notices());
+    this.noticeState = notice;
     this.tick();
   }
 
