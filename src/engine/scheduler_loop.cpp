@@ -65,7 +65,9 @@ void SchedulerLoop::gather_rows() {
   const std::size_t most =
       std::min<std::size_t>(writer_.executor->max_decode_rows(), kMostBatchRows);
   if (rows_.size() > most) {
-    std::ranges::stable_sort(rows_, {}, &Task::decoded_at);
+    std::ranges::partial_sort(
+        rows_, rows_.begin() + static_cast<std::ptrdiff_t>(most), {},
+        [](const Task* task) { return std::pair(task->decoded_at, task->id); });
     rows_.resize(most);
   }
   sessions_.clear();
