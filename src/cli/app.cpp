@@ -31,6 +31,7 @@ int run_cli(int argc, const char* const* argv) {
   Command program = line.root();
   program.requires_command();
   add_run(program);
+  add_serve(program);
   add_embed(program);
   add_inspect(program);
   add_eval(program);

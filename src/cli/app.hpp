@@ -12,6 +12,7 @@ inline constexpr int kExitUsage = 2;
 
 // Each adds its commands.
 void add_run(Command program);
+void add_serve(Command program);
 void add_embed(Command program);
 void add_inspect(Command program);
 void add_eval(Command program);

@@ -231,7 +231,9 @@ awaitable<bool> Connection::answer_one() {
   }
   if (admitted && !co_await read_body(parser)) co_return false;
   const auto exchange = make_exchange();
+  extra_headers_.clear();
   if (admitted) {
+    extra_headers_ = std::move(refusal.headers);
     server_->options.handle(std::move(request),
                             {exchange.get(), [exchange](HttpResponse*) { exchange->abandon(); }});
   } else {
@@ -258,15 +260,19 @@ awaitable<bool> Connection::respond(HttpExchange& exchange, const HttpParser& pa
       if (!co_await probe(exchange, parser)) co_return false;
     }
     if (lost_) co_return false;
-    wake_.expires_at(Clock::time_point::max());
-    co_await wake_.async_wait(kNoThrow);
+    const bool probes = streaming_ && !exchange.probe().empty();
+    const auto silence = server_->options.timeouts.probe;
+    wake_.expires_at(probes ? Clock::now() + silence : Clock::time_point::max());
+    const auto [error] = co_await wake_.async_wait(kNoThrow);
+    if (!error && probes && !co_await probe(exchange, parser)) co_return false;
   }
 }
 
 // The client has shut down its side: one that only did that gets its answer, one that is gone
 // answers the probe with a reset.
 awaitable<bool> Connection::probe(HttpExchange& exchange, const HttpParser& parser) {
-  if (lost_ || tls_ || parser.is_http_1_0()) co_return !lost_ && !tls_;
+  if (lost_ || (tls_ && ended_)) co_return false;
+  if (parser.is_http_1_0()) co_return true;
   if (!streaming_) co_return co_await write("HTTP/1.1 100 Continue\r\n\r\n");
   const std::string_view text = exchange.probe();
   if (text.empty()) co_return false;
@@ -277,6 +283,10 @@ awaitable<bool> Connection::send_work(HttpExchange::Work work, const HttpParser&
   const bool keep_alive = parser.keep_alive() && !server_->draining && !ended_;
   const bool chunked = work.stream && !parser.is_http_1_0() && !head_only_;
   std::string out;
+  if (work.head) {
+    work.reply.headers.insert(work.reply.headers.end(), extra_headers_.begin(),
+                              extra_headers_.end());
+  }
   if (work.head && work.stream) {
     out = head_text(work.reply, chunked ? "Transfer-Encoding: chunked\r\n" : "",
                     keep_alive && chunked);

@@ -102,6 +102,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool lost_ = false;   // and receives no more
   bool streaming_ = false, head_only_ = false;
   std::string peer_;
+  std::vector<HttpHeader> extra_headers_;
   std::array<char, kReadBytes> buffer_;
 };
 

@@ -9,6 +9,7 @@ void HttpExchange::send(HttpReply reply) {
     const std::lock_guard lock(mutex_);
     if (begun_ || gone_) return;
     begun_ = finished_ = true;
+    waiting_.clear();
     reply_ = std::move(reply);
   }
   wake_();
@@ -28,7 +29,7 @@ void HttpExchange::begin(HttpReply head, std::string probe) {
 bool HttpExchange::write(std::string_view bytes) {
   {
     const std::lock_guard lock(mutex_);
-    if (gone_ || broken_ || !stream_ || finished_) return false;
+    if (gone_ || broken_ || finished_ || (begun_ && !stream_)) return false;
     broken_ = bytes.size() > kMaxWaiting - waiting_.size();
     if (!broken_) waiting_ += bytes;
   }
@@ -39,7 +40,7 @@ bool HttpExchange::write(std::string_view bytes) {
 void HttpExchange::finish() {
   {
     const std::lock_guard lock(mutex_);
-    if (gone_ || finished_ || !stream_) return;
+    if (gone_ || finished_ || (begun_ && !stream_)) return;
     finished_ = true;
   }
   wake_();
@@ -64,13 +65,14 @@ void HttpExchange::on_gone(std::function<void()> callback) {
 HttpExchange::Work HttpExchange::take() {
   const std::lock_guard lock(mutex_);
   Work work;
+  work.broken = broken_;
+  if (!begun_) return work;
   work.head = begun_ && !taken_;
   work.stream = stream_;
   if (work.head) work.reply = std::move(reply_);
   taken_ = taken_ || work.head;
   work.bytes = std::exchange(waiting_, {});
   work.finished = finished_;
-  work.broken = broken_;
   return work;
 }
 
@@ -96,7 +98,7 @@ void HttpExchange::close() {
 void HttpExchange::abandon() {
   {
     const std::lock_guard lock(mutex_);
-    if (finished_ || gone_) return;
+    if ((begun_ && finished_) || gone_) return;
     broken_ = true;
   }
   wake_();

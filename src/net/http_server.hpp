@@ -22,11 +22,12 @@ class HttpResponse {
   virtual ~HttpResponse() = default;
   // The whole answer. After it, or after begin(), further calls of send() and begin() do nothing.
   virtual void send(HttpReply reply) = 0;
-  // The head of a stream; the body follows by write(). `probe` is text that the format ignores (a
-  // comment): it is written once when the client has shut down its sending side, to see whether it
-  // still listens. An empty one takes that for the end.
+  // The head of a stream; its body is what write() gets. `probe` is text that the format ignores (a
+  // comment): it is written when nothing else was for a while, and when the client has shut down
+  // its sending side, to see whether it still listens. An empty one takes that for the end.
   virtual void begin(HttpReply head, std::string probe) = 0;
-  // False when the client is gone, or so slow that more than 256 KiB wait for it.
+  // Also before begin(): the bytes then wait for it, and send() drops them. False when the client
+  // is gone, or so slow that more than 256 KiB wait for it.
   virtual bool write(std::string_view bytes) = 0;
   virtual void finish() = 0;
   virtual bool is_gone() const = 0;
@@ -41,6 +42,7 @@ struct HttpTimeouts {
   std::chrono::milliseconds body{30'000};  // without a further byte of the body: 408
   std::chrono::milliseconds body_total{600'000};
   std::chrono::milliseconds write{30'000};  // without progress: the connection is closed
+  std::chrono::milliseconds probe{10'000};  // of silence in a stream, then its probe is written
 };
 
 struct HttpServerOptions {
@@ -51,7 +53,7 @@ struct HttpServerOptions {
   HttpTimeouts timeouts;
   std::size_t max_connections = 16'384;  // more wait in the system's queue
   // Looks at the head of a request before its body is read; true lets it in, else it has filled the
-  // reply.
+  // reply. Headers of the reply go with the answer of a request that is let in, too.
   std::function<bool(const HttpRequest& head, HttpReply& reply)> admit;
   std::function<void(HttpRequest request, std::shared_ptr<HttpResponse> response)> handle;
   // The reply to a request that is malformed, too large or too slow.

@@ -22,8 +22,8 @@ TEST(Usage, HelpAndVersionGoToStdout) {
     EXPECT_EQ(outcome.err, "");
   }
   const Outcome help = run_program({"--help"});
-  for (const char* command :
-       {"run", "inspect", "eval", "bench", "silicon", "models", "pull", "quantize", "imatrix"}) {
+  for (const char* command : {"run", "serve", "inspect", "eval", "bench", "silicon", "models",
+                              "pull", "quantize", "imatrix"}) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   }
 }

@@ -1,0 +1,227 @@
+#include "cli/serve_settings.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "cli/app.hpp"
+#include "cli/model_arg.hpp"
+#include "cli/terminal.hpp"
+
+namespace orrery::cli {
+namespace {
+
+using Values = std::vector<std::string>;
+
+struct Setting {
+  std::string_view name;  // --max-queue, ORRERY_MAX_QUEUE, "max_queue"
+  std::string_view help;
+  Status (*set)(ServeSettings& settings, const Values& values);
+  enum class Kind { one, many, flag } kind = Kind::one;
+  std::string_view letter = {};
+};
+
+Result<std::uint64_t> number(const std::string& text, std::uint64_t least, std::uint64_t most) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size() || value < least ||
+      value > most) {
+    return fail(kUsageError, fmt::format("\"{}\" is no whole number from {} to {}", printable(text),
+                                         least, most));
+  }
+  return value;
+}
+
+// Sets a number of any width.
+template <class T>
+Status take(T& field, const Values& values, std::uint64_t least, std::uint64_t most) {
+  ORRERY_TRY(const std::uint64_t value, number(values.back(), least, most));
+  field = static_cast<T>(value);
+  return {};
+}
+
+Result<bool> truth(const std::string& text) {
+  if (text == "1" || text == "true" || text == "yes" || text == "on") return true;
+  if (text == "0" || text == "false" || text == "no" || text == "off" || text.empty()) return false;
+  return fail(kUsageError, fmt::format("\"{}\" is neither true nor false", printable(text)));
+}
+
+Status set_keys(ServeSettings& s, const Values& values) {
+  for (const std::string& key : values) {
+    if (key.empty()) return fail(kUsageError, "an API key must not be empty");
+  }
+  s.server.access.keys = values;
+  return {};
+}
+
+using S = ServeSettings&;
+using V = const Values&;
+using enum Setting::Kind;
+
+const Setting kSettings[] = {
+    {"host", "address to listen on (default 127.0.0.1)",
+     [](S s, V v) -> Status { return s.server.host = v.back(), Status{}; }},
+    {"port", "port to listen on (default 8080; 0: any free one)",
+     [](S s, V v) { return take(s.server.port, v, 0, 65535); }},
+    {"api-key", "key that clients must send (repeatable)", set_keys, many},
+    {"tls-cert", "PEM file with the certificate and its chain",
+     [](S s, V v) -> Status { return s.server.certificate = v.back(), Status{}; }},
+    {"tls-key", "PEM file with the key of the certificate",
+     [](S s, V v) -> Status { return s.server.key = v.back(), Status{}; }},
+    {"allow-origin", "origin of web pages that may use the server, or * (repeatable)",
+     [](S s, V v) -> Status { return s.server.access.allowed_origins = v, Status{}; }, many},
+    {"allow-host", "name by which clients may call the server (repeatable)",
+     [](S s, V v) -> Status { return s.server.access.allowed_hosts = v, Status{}; }, many},
+    {"shared-cache", "share cached prefixes between API keys, too",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.server.access.shares_cache, truth(v.back()));
+       return {};
+     },
+     flag},
+    {"requests-per-key", "most requests of one key at once (default 0: no limit)",
+     [](S s, V v) { return take(s.server.access.requests_per_key, v, 0, 1 << 20); }},
+    {"max-running", "answers in the making at once (default 16)",
+     [](S s, V v) { return take(s.running, v, 1, 1024); }},
+    {"max-queue", "answers that wait for a place; more get 503 (default 256)",
+     [](S s, V v) { return take(s.queued, v, 0, 1 << 16); }},
+    {"max-body", "most bytes of a request (default 16777216)",
+     [](S s, V v) { return take(s.server.max_body, v, 1024, 1U << 30); }},
+    {"drain", "seconds that streams may go on after SIGTERM (default 30)",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(const std::uint64_t seconds, number(v.back(), 0, 86400));
+       s.drain = std::chrono::seconds(seconds);
+       return {};
+     }},
+    {"threads", "threads; 0 takes the physical cores",
+     [](S s, V v) { return take(s.open.threads, v, 0, 256); }, one, "-t,"},
+    {"ctx", "context of every request in tokens; 0 takes the model's own",
+     [](S s, V v) { return take(s.open.context, v, 0, 1 << 24); }, one, "-c,"},
+    {"kv-type", "types of cached keys and values, K,V or one for both",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.open.kv, parse_kv_types(v.back()));
+       return {};
+     }},
+    {"layout", "of weights in memory: auto, file or packed",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.open.layout, parse_layout(v.back()));
+       return {};
+     }},
+    {"deterministic", "prefill with decode's number classes: slower, independent of chunking",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.open.deterministic, truth(v.back()));
+       return {};
+     },
+     flag},
+    {"models", "models to serve", [](S s, V v) -> Status { return s.models = v, Status{}; }, many},
+};
+
+std::string with(std::string_view name, char separator, bool upper) {
+  std::string out;
+  for (const char c : name) {
+    out += c == '-' ? separator : upper && c >= 'a' ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return out;
+}
+
+std::string variable_name(const Setting& setting) {
+  return "ORRERY_" + with(setting.name, '_', true);
+}
+
+Values split(std::string_view text) {
+  Values values;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    values.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return values;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Result<std::string> scalar(const nlohmann::json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean() || value.is_number()) return value.dump();
+  return fail(kUsageError, "must be a text, a number or true or false");
+}
+
+using Config = std::map<std::string, Values, std::less<>>;
+
+Result<Config> read_config(const std::string& path) {
+  ORRERY_TRY(const std::string text, read_text(path));
+  const auto parsed = nlohmann::json::parse(text, nullptr, false);
+  if (!parsed.is_object()) return fail("E_CONFIG", path + " is no JSON object");
+  Config config;
+  for (const auto& [key, value] : parsed.items()) {
+    bool known = false;
+    for (const Setting& setting : kSettings) known |= with(setting.name, '_', false) == key;
+    if (!known) return fail("E_CONFIG", fmt::format("{}: there is no setting \"{}\"", path, key));
+    const nlohmann::json list = value.is_array() ? value : nlohmann::json::array({value});
+    for (const auto& item : list) {
+      auto word = scalar(item);
+      if (!word) return fail("E_CONFIG", fmt::format("{}: {} {}", path, key, word.error().message));
+      config[key].push_back(std::move(*word));
+    }
+  }
+  return config;
+}
+
+}  // namespace
+
+ServeOptions::ServeOptions(Command command) {
+  command.option("MODEL", (*flags_)["models"], "model files, folders or short names").values(0, 64);
+  command.option("--config", (*flags_)["config"], "JSON file with settings (ORRERY_CONFIG)")
+      .values(1, 1);
+  for (const Setting& setting : kSettings) {
+    if (setting.name == "models") continue;
+    const std::string flag_name = fmt::format("{}--{}", setting.letter, setting.name);
+    const std::string help = fmt::format("{} ({})", setting.help, variable_name(setting));
+    if (setting.kind == flag) {
+      command.flag(flag_name, (*switches_)[std::string(setting.name)], help);
+    } else if (setting.kind == many) {
+      command.option(flag_name, (*flags_)[std::string(setting.name)], help).repeatable();
+    } else {
+      command.option(flag_name, (*flags_)[std::string(setting.name)], help).values(1, 1);
+    }
+  }
+}
+
+Result<ServeSettings> ServeOptions::read() const {
+  ServeSettings settings;
+  Config config;
+  const char* const config_variable = std::getenv("ORRERY_CONFIG");
+  const Values& config_flag = flags_->at("config");
+  if (!config_flag.empty()) {
+    ORRERY_TRY(config, read_config(config_flag.back()));
+  } else if (config_variable != nullptr) {
+    ORRERY_TRY(config, read_config(config_variable));
+  }
+  for (const Setting& setting : kSettings) {
+    const std::string name(setting.name);
+    Values values = setting.kind == flag ? Values{} : flags_->at(name);
+    if (setting.kind == flag && switches_->at(name)) values = {"true"};
+    std::string where = "--" + name;
+    if (values.empty()) {
+      where = variable_name(setting);
+      const char* const variable = std::getenv(where.c_str());
+      if (variable != nullptr) values = setting.kind == many ? split(variable) : Values{variable};
+    }
+    if (values.empty()) {
+      where = with(setting.name, '_', false);
+      const auto found = config.find(where);
+      if (found != config.end()) values = found->second;
+    }
+    if (values.empty()) continue;
+    const Status status = setting.set(settings, values);
+    if (!status) return fail(kUsageError, where + ": " + status.error().message);
+  }
+  if (settings.server.certificate.empty() != settings.server.key.empty()) {
+    return fail(kUsageError, "--tls-cert and --tls-key are given together or not at all");
+  }
+  return settings;
+}
+
+}  // namespace orrery::cli

@@ -1,0 +1,40 @@
+#include "server/app.hpp"
+
+#include <chrono>
+#include <random>
+
+namespace orrery::server {
+
+void send_json(App& app, const Call& call, const Json& json) {
+  app.metrics.count_request(200);
+  call.response->send({200, "application/json", {}, to_text(json)});
+}
+
+void begin_stream(App& app, const Call& call, std::string content_type, std::string probe) {
+  app.metrics.count_request(200);
+  net::HttpReply head{200, std::move(content_type), {}, ""};
+  head.headers.push_back({"Cache-Control", "no-cache"});
+  head.headers.push_back({"X-Accel-Buffering", "no"});  // proxies pass it on at once
+  call.response->begin(std::move(head), std::move(probe));
+}
+
+void send_error(App& app, const Call& call, const ApiError& error) {
+  app.metrics.count_request(error.status);
+  call.response->send(error_reply(call.dialect, error));
+}
+
+std::string new_id(std::string_view prefix) {
+  static constexpr std::string_view kLetters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  thread_local std::random_device device;
+  std::string id(prefix);
+  for (int i = 0; i < 24; ++i) id += kLetters[device() % kLetters.size()];
+  return id;
+}
+
+std::int64_t unix_seconds() {
+  using namespace std::chrono;
+  return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace orrery::server

@@ -1,0 +1,63 @@
+// What all routes share, and a request on its way through them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net/http_server.hpp"
+#include "server/api_error.hpp"
+#include "server/metrics.hpp"
+#include "server/models.hpp"
+#include "server/worker.hpp"
+
+namespace orrery::server {
+
+struct Access {
+  std::vector<std::string> keys;             // none: nobody needs one
+  std::vector<std::string> allowed_origins;  // of web pages, besides this machine's own
+  std::vector<std::string> allowed_hosts;    // names of this server, besides localhost
+  bool shares_cache = false;                 // between keys
+  std::uint32_t requests_per_key = 0;        // at once; 0: no limit
+};
+
+// One request. Ends, and frees its place, when nobody holds it any more.
+struct Call {
+  net::HttpRequest request;
+  std::shared_ptr<net::HttpResponse> response;
+  Dialect dialect = Dialect::openai;
+  std::string domain;            // whose prefixes it may share
+  std::shared_ptr<void> ticket;  // its place among those of its key
+};
+
+struct App {
+  App(Models served, Access allowed, std::string version_text)
+      : access(std::move(allowed)), version(std::move(version_text)), models(std::move(served)) {}
+
+  const Access access;
+  const std::string version;
+  Metrics metrics;
+  std::atomic<bool> draining{false};
+  std::atomic<const net::HttpServer*> http{nullptr};  // null until it runs
+  std::mutex places_mutex;
+  std::map<std::string, std::uint32_t> places;  // requests at once, by domain
+  // The schedulers end here, and call what stands above until they have.
+  Models models;
+  // Templates, tokenizing, grammars; vectors of texts.
+  Worker texts, vectors;
+};
+
+void send_json(App& app, const Call& call, const Json& json);
+// The head of a stream; `probe` as in net::HttpResponse::begin().
+void begin_stream(App& app, const Call& call, std::string content_type, std::string probe);
+void send_error(App& app, const Call& call, const ApiError& error);
+// "chatcmpl-" and 24 random letters and digits.
+std::string new_id(std::string_view prefix);
+std::int64_t unix_seconds();
+
+}  // namespace orrery::server

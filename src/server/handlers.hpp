@@ -1,0 +1,43 @@
+// The handlers of all routes, one file for each family of them (see routes.cpp). An error that one
+// returns becomes the reply, in the route's dialect.
+#pragma once
+
+#include <memory>
+
+#include "server/app.hpp"
+
+namespace orrery::server {
+
+using CallPtr = std::shared_ptr<Call>;
+
+// openai_chat.cpp, openai_completions.cpp
+ApiStatus openai_chat(App& app, const CallPtr& call);
+ApiStatus openai_completions(App& app, const CallPtr& call);
+// openai_embeddings.cpp
+ApiStatus openai_embeddings(App& app, const CallPtr& call);
+// openai_models.cpp
+ApiStatus openai_models(App& app, const CallPtr& call);
+ApiStatus openai_model(App& app, const CallPtr& call);
+// anthropic.cpp
+ApiStatus anthropic_messages(App& app, const CallPtr& call);
+ApiStatus anthropic_count_tokens(App& app, const CallPtr& call);
+// ollama_chat.cpp
+ApiStatus ollama_chat(App& app, const CallPtr& call);
+ApiStatus ollama_generate(App& app, const CallPtr& call);
+// ollama_models.cpp
+ApiStatus ollama_tags(App& app, const CallPtr& call);
+ApiStatus ollama_ps(App& app, const CallPtr& call);
+ApiStatus ollama_version(App& app, const CallPtr& call);
+ApiStatus ollama_show(App& app, const CallPtr& call);
+ApiStatus ollama_embed(App& app, const CallPtr& call);
+ApiStatus ollama_unsupported(App& app, const CallPtr& call);
+// native.cpp
+ApiStatus native_props(App& app, const CallPtr& call);
+ApiStatus native_tokenize(App& app, const CallPtr& call);
+ApiStatus native_detokenize(App& app, const CallPtr& call);
+ApiStatus native_apply_template(App& app, const CallPtr& call);
+// status.cpp
+ApiStatus health(App& app, const CallPtr& call);
+ApiStatus metrics(App& app, const CallPtr& call);
+
+}  // namespace orrery::server

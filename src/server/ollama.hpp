@@ -1,0 +1,22 @@
+// What Ollama's endpoints have in common.
+#pragma once
+
+#include <string>
+
+#include "server/handlers.hpp"
+#include "server/sampling.hpp"
+
+namespace orrery::server {
+
+// RFC 3339 with nanoseconds, in UTC.
+std::string ollama_time();
+
+struct OllamaOptions {
+  std::shared_ptr<ServedModel> model;
+  GenerationOptions generation;
+  bool stream = true;
+};
+// model, stream, options, think, and what is not supported (format, tools, images, suffix: 501).
+ApiResult<OllamaOptions> parse_ollama_options(const Models& models, const Json& body);
+
+}  // namespace orrery::server

@@ -1,0 +1,63 @@
+#include "server/server.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "server/router.hpp"
+
+namespace orrery::server {
+namespace {
+
+bool is_loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+net::HttpReply fault(App& app, int status, std::string_view message) {
+  app.metrics.count_request(status);
+  return error_reply(Dialect::openai, {status, std::string(message), "", "malformed_request"});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(std::vector<std::shared_ptr<ServedModel>> models,
+                                              const ServerOptions& options) {
+  if (!is_loopback(options.host) && options.access.keys.empty()) {
+    return fail("E_KEY", fmt::format("{} can be reached by other machines: give an API key with "
+                                     "--api-key, or listen on 127.0.0.1",
+                                     options.host));
+  }
+  std::unique_ptr<Server> server(new Server());
+  server->app_ = std::make_unique<App>(Models(std::move(models)), options.access, options.version);
+  App& app = *server->app_;
+  net::HttpServerOptions http;
+  http.host = options.host;
+  http.port = options.port;
+  http.certificate = options.certificate;
+  http.key = options.key;
+  http.limits.body_bytes = options.max_body;
+  http.admit = [&app](const net::HttpRequest& head, net::HttpReply& reply) {
+    return admit(app, head, reply);
+  };
+  http.handle = [&app](net::HttpRequest request, std::shared_ptr<net::HttpResponse> response) {
+    handle(app, std::move(request), std::move(response));
+  };
+  http.fault = [&app](int status, std::string_view message) { return fault(app, status, message); };
+  ORRERY_TRY(server->http_, net::HttpServer::start(std::move(http)));
+  app.http = server->http_.get();
+  return server;
+}
+
+void Server::drain(std::chrono::milliseconds grace) {
+  app_->draining = true;
+  for (const auto& model : app_->models.all()) {
+    if (model->scheduler != nullptr) model->scheduler->drain();
+  }
+  http_->drain(grace);
+}
+
+Server::~Server() {
+  if (http_ != nullptr) drain(std::chrono::milliseconds(0));
+}
+
+}  // namespace orrery::server

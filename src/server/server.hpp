@@ -1,0 +1,44 @@
+// The model server: routes, models and workers behind one HTTP server.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "net/http_server.hpp"
+#include "server/app.hpp"
+
+namespace orrery::server {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8080;
+  std::string certificate, key;  // PEM files for TLS, or ""
+  std::uint64_t max_body = 16U << 20;
+  Access access;
+  std::string version;
+};
+
+class Server {
+ public:
+  // At least one model. E_KEY when others than this machine could reach it without a key;
+  // E_ADDRESS and E_TLS as net::HttpServer.
+  static Result<std::unique_ptr<Server>> start(std::vector<std::shared_ptr<ServedModel>> models,
+                                               const ServerOptions& options);
+  ~Server();
+
+  std::uint16_t port() const { return http_->port(); }
+  // Takes no more requests; streams may go on for so long, then they end with an error.
+  void drain(std::chrono::milliseconds grace);
+
+ private:
+  Server() = default;
+
+  std::unique_ptr<App> app_;
+  std::unique_ptr<net::HttpServer> http_;
+};
+
+}  // namespace orrery::server

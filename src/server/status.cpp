@@ -1,0 +1,26 @@
+// GET /health and GET /metrics.
+#include "server/handlers.hpp"
+
+namespace orrery::server {
+
+ApiStatus health(App& app, const CallPtr& call) {
+  Json body = Json::object();
+  if (app.draining) {
+    body["status"] = "draining";
+    call->response->send({503, "application/json", {}, to_text(body)});
+    return {};
+  }
+  body["status"] = "ok";
+  send_json(app, *call, body);
+  return {};
+}
+
+ApiStatus metrics(App& app, const CallPtr& call) {
+  const net::HttpServer* http = app.http;
+  const std::size_t connections = http == nullptr ? 0 : http->connections();
+  const std::string text = app.metrics.text(app.models, connections, app.texts.waiting());
+  call->response->send({200, "text/plain; version=0.0.4; charset=utf-8", {}, text});
+  return {};
+}
+
+}  // namespace orrery::server

@@ -1,0 +1,118 @@
+"""The real server with the default model, and plain HTTP over a socket to talk to it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SKIPPED = 77  # what ctest takes for "skipped"
+
+
+def program():
+    return sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build" / "orrery")
+
+
+def needs(*modules):
+    """Skips where a package of tests/requirements.txt is missing."""
+    for module in modules:
+        try:
+            __import__(module)
+        except ImportError:
+            print(f"skipped: the Python package {module} is missing (scripts/setup --test)")
+            sys.exit(SKIPPED)
+
+
+class Server:
+    def __init__(self, *arguments, environment=None):
+        command = [program(), "serve", "--port", "0", "--ctx", "2048", "--deterministic",
+                   *arguments]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE,
+                                        env={**os.environ, **(environment or {})})
+        self.log = ""
+        limit = time.monotonic() + 120
+        while "listens on" not in self.log:
+            if not select.select([self.process.stderr], [], [], limit - time.monotonic())[0]:
+                raise RuntimeError("the server did not start: " + self.log)
+            data = os.read(self.process.stderr.fileno(), 65536)
+            if not data:
+                self.process.wait()
+                self.process.stderr.close()
+                raise RuntimeError("the server ended: " + self.log)
+            self.log += data.decode()
+        self.port = int(re.search(r"listens on \w+://\S*:(\d+)", self.log).group(1))
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def stop(self):
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(60)
+        self.process.stderr.close()
+        return code
+
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    def raw(self, data):
+        """All that comes back until the server closes."""
+        with self.connect() as client:
+            client.sendall(data)
+            received = b""
+            with contextlib.suppress(ConnectionError):
+                while part := client.recv(65536):
+                    received += part
+        return received
+
+    def request(self, method, path, body=None, headers=None):
+        """(status, headers, body) of one request on its own connection."""
+        data = body if isinstance(body, bytes) else b"" if body is None else \
+            json.dumps(body).encode()
+        lines = {"Host": "localhost", "Connection": "close"}
+        if method == "POST":
+            lines["Content-Type"] = "application/json"
+            lines["Content-Length"] = str(len(data))
+        lines.update(headers or {})
+        head = f"{method} {path} HTTP/1.1\r\n"
+        head += "".join(f"{name}: {value}\r\n"
+                        for name, value in lines.items() if value is not None)
+        answer = self.raw(head.encode() + b"\r\n" + data)
+        first, _, rest = answer.partition(b"\r\n\r\n")
+        status, *fields = first.decode("latin-1").split("\r\n")
+        found = dict(field.split(": ", 1) for field in fields)
+        if found.get("Transfer-Encoding") == "chunked":
+            rest = unchunk(rest)
+        return int(status.split()[1]), found, rest
+
+    def metric(self, name):
+        _, _, text = self.request("GET", "/metrics")
+        values = re.findall(rf"(?m)^{name}(?:\{{[^}}]*\}})? (\S+)$", text.decode())
+        return sum(map(float, values))
+
+
+def unchunk(data):
+    out = b""
+    while data:
+        size, _, data = data.partition(b"\r\n")
+        length = int(size, 16)
+        if length == 0:
+            break
+        out += data[:length]
+        data = data[length + 2:]
+    return out
+
+
+def eventually(condition, seconds=20):
+    """Waits for what another thread does; fails only where it never does."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
