@@ -160,6 +160,7 @@ Status Session::advance(std::span<const text::TokenId> tokens, bool wants_logits
 
 std::uint32_t Session::share(const Session& from, std::uint32_t length) {
   ORRERY_CHECK(held_.empty() && length <= from.held_.size() && executor_ == from.executor_);
+  executor_->set_adapters(sequence_, executor_->adapters(from.sequence_));
   const std::uint32_t shared = executor_->kv().share_prefix(from.sequence_, sequence_, length);
   held_.assign(from.held_.begin(), from.held_.begin() + shared);
   return shared;

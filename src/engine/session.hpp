@@ -79,8 +79,8 @@ class Session {
   // Computes tokens behind those that are held, at most Executor::max_prefill_tokens().
   // `wants_logits`: of the last one, in row 0.
   Status advance(std::span<const text::TokenId> tokens, bool wants_logits);
-  // An empty session begins with the whole pages of the first `length` tokens of another. Returns
-  // the tokens covered.
+  // An empty session begins with the whole pages of the first `length` tokens of another, and with
+  // its adapters. Returns the tokens covered.
   std::uint32_t share(const Session& from, std::uint32_t length);
   // What share() of the first `length` tokens would cover, but for want of memory.
   std::uint32_t shareable(std::uint32_t length) const;

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "engine/model.hpp"
+#include "engine/scheduler_fixture.hpp"
 #include "engine/session.hpp"
 #include "support/memory_io.hpp"
 #include "support/paths.hpp"
@@ -210,6 +211,48 @@ TEST_P(Adapters, ANewSessionHasNone) {
     EXPECT_NE(evaluate(*one, tokens), plain);
   }
   EXPECT_EQ(evaluate(*session(), tokens), plain);
+}
+
+TEST_P(Adapters, RequestsOfASchedulerHaveTheirOwn) {
+  const auto all = load("all.gguf"), some = load("some.gguf");
+  const Tokens prompt = some_tokens(90);  // more than a page, for prefixes that could be shared
+  const std::vector<std::vector<AdapterUse>> uses = {
+      {{all, 1.0F}}, {}, {{all, 1.0F}}, {{some, 2.0F}}, {{all, 0.5F}}, {}};
+  std::vector<Tokens> alone;
+  for (const auto& use : uses) {
+    const auto one = session();
+    ASSERT_TRUE(one->set_adapters(use));
+    Tokens tokens = prompt;
+    for (int i = 0; i < 6; ++i) {
+      const auto logits = evaluate(*one, tokens);
+      tokens.push_back(
+          static_cast<text::TokenId>(std::ranges::max_element(logits) - logits.begin()));
+    }
+    alone.emplace_back(tokens.begin() + 90, tokens.end());
+  }
+  const auto scheduler = *Scheduler::start(model_, {.running = 2, .queued = 16});
+  const auto with = [](const Tokens& tokens, std::vector<AdapterUse> use) {
+    Request request = fake::greedy(tokens, 6);
+    request.sampling.logit_bias.clear();
+    request.ignore_end = true;
+    request.adapters = std::move(use);
+    return request;
+  };
+  std::vector<std::shared_ptr<fake::Recorder>> events;
+  for (const auto& use : uses) {
+    events.push_back(std::make_shared<fake::Recorder>());
+    ASSERT_TRUE(scheduler->submit(with(prompt, use), events.back()));
+  }
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    EXPECT_FALSE(events[i]->wait().error);
+    EXPECT_EQ(events[i]->tokens, alone[i]) << i;
+  }
+  EXPECT_NE(alone[0], alone[1]);
+  EXPECT_GT(events[2]->wait().reused_tokens + events[5]->wait().reused_tokens, 0U);
+  const auto unknown = std::make_shared<fake::Recorder>();
+  ASSERT_TRUE(scheduler->submit(with(prompt, {{9, 1.0F}}), unknown));
+  ASSERT_TRUE(unknown->wait().error);
+  EXPECT_EQ(unknown->wait().error->kind, "E_ADAPTER");
 }
 
 TEST_P(Adapters, RefusesWhatIsNotLoadedAndMoreThanFit) {
