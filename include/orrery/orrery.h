@@ -76,6 +76,11 @@ ORRERY_API void orrery_model_close(orrery_model* model); /* NULL is fine */
 /* Set info->size to sizeof *info first. */
 ORRERY_API void orrery_model_get_info(const orrery_model* model, orrery_model_info* info);
 
+/* Reads a LoRA adapter, a GGUF file or PEFT's folder, for the sessions that name it by *adapter. It
+ * stays as long as the model. E_ADAPTER when it does not fit the model. */
+ORRERY_API int orrery_adapter_load(const orrery_model* model, const char* path, uint32_t* adapter,
+                                   orrery_error* error);
+
 /* ---- text ---- */
 
 /* add_special: the model's own BOS or EOS around the text. parse_special: special tokens that are
@@ -104,6 +109,16 @@ ORRERY_API int orrery_session_open(const orrery_model* model, orrery_session** s
                                    orrery_error* error);
 ORRERY_API void orrery_session_close(orrery_session* session); /* NULL is fine */
 ORRERY_API void orrery_session_clear(orrery_session* session);
+
+typedef struct orrery_adapter_use {
+  uint32_t adapter;
+  float scale; /* 1: as it was trained */
+} orrery_adapter_use;
+
+/* The adapters of what follows, instead of those before. Another set than before clears the
+ * session. */
+ORRERY_API int orrery_session_set_adapters(orrery_session* session, const orrery_adapter_use* uses,
+                                           size_t n_uses, orrery_error* error);
 
 /* Evaluates the whole list of tokens; what the session holds of it already is reused. `logits` of
  * the last token: info.vocabulary floats, or NULL. */

@@ -129,7 +129,7 @@ Status chat(const RunOptions& options, const engine::Model& model) {
     return fail(kUsageError, "a chat needs a model with a chat template; give a text with -p");
   }
   ORRERY_TRY_VOID(model.chat_template());
-  ORRERY_TRY(auto session, engine::Session::open(model.executor()));
+  ORRERY_TRY(auto session, open_session(model, options.adapters));
   ORRERY_TRY(auto sampler, engine::Sampler::create(sampler_params(options, model), model.n_tokens(),
                                                    model.executor()->context()));
   return Chat(options, model, std::move(session), std::move(sampler)).run();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/adapters.hpp"
 #include "cli/app.hpp"
 #include "cli/model_arg.hpp"
 #include "cli/open_model.hpp"
@@ -21,6 +22,7 @@ struct Options {
   std::uint32_t top = 10, greedy = 0;
   bool json = false;
   OpenOptions open;
+  AdapterFiles adapters;
 };
 
 constexpr std::uint32_t kDefaultContext = 512;
@@ -38,7 +40,7 @@ Status perplexity(Options options) {
   if (options.open.context == 0) options.open.context = kDefaultContext;
   ORRERY_TRY(const auto model, open_model(options.model, options.open));
   ORRERY_TRY(const engine::EvalText text, read_windows(options, *model));
-  ORRERY_TRY(const auto session, engine::Session::open(model->executor()));
+  ORRERY_TRY(const auto session, open_session(*model, options.adapters));
   Progress progress("windows");
   ORRERY_TRY(const engine::Perplexity result,
              engine::evaluate_perplexity(*session, text, show(progress)));
@@ -58,8 +60,10 @@ Status divergence(Options options) {
              open_model(same ? options.model : options.reference, exact,
                         same ? engine::Device::cpu_f32 : engine::Device::cpu));
   ORRERY_TRY(const engine::EvalText text, read_windows(options, *model));
-  ORRERY_TRY(const auto session, engine::Session::open(model->executor()));
-  ORRERY_TRY(const auto reference_session, engine::Session::open(reference->executor()));
+  ORRERY_TRY(const auto session, open_session(*model, options.adapters));
+  // Of the same model the reference has the same adapters; another may have them merged.
+  ORRERY_TRY(const auto reference_session,
+             open_session(*reference, same ? options.adapters : AdapterFiles{}));
   Progress progress("windows");
   ORRERY_TRY(const engine::Divergence result,
              engine::evaluate_divergence(*session, *reference_session, text, show(progress)));
@@ -94,7 +98,7 @@ Result<std::vector<text::TokenId>> parse_ids(const std::string& text) {
 Status logits(const Options& options) {
   ORRERY_TRY(const auto ids, parse_ids(options.ids));
   ORRERY_TRY(const auto model, open_model(options.model, options.open));
-  ORRERY_TRY(const auto session, engine::Session::open(model->executor()));
+  ORRERY_TRY(const auto session, open_session(*model, options.adapters));
   ORRERY_TRY(const engine::LogitsReport report,
              engine::report_logits(*session, ids, options.top, options.greedy));
   if (options.json) {
@@ -124,6 +128,7 @@ void add_eval(Command program) {
   Command ppl = eval.command("perplexity", "perplexity of a text");
   ppl.option("MODEL", options->model, "model file, folder or short name");
   ppl.option("--file", options->file, "the text; - is stdin").required();
+  add_adapter_option(ppl, options->adapters);
   add_open_options(ppl, options->open);
   ppl.does([options] { return perplexity(*options); });
 
@@ -132,6 +137,7 @@ void add_eval(Command program) {
   kl.option("--reference", options->reference,
             "the reference model; without it the same file dequantised, in f32");
   kl.option("--file", options->file, "the text; - is stdin").required();
+  add_adapter_option(kl, options->adapters);
   add_open_options(kl, options->open);
   kl.does([options] { return divergence(*options); });
 
@@ -142,6 +148,7 @@ void add_eval(Command program) {
   command.option("--greedy", options->greedy, "how many likeliest tokens to go on with")
       .range(0, 1 << 20);
   command.flag("--json", options->json, "one JSON object");
+  add_adapter_option(command, options->adapters);
   add_open_options(command, options->open);
   command.does([options] { return logits(*options); });
 }

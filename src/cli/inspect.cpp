@@ -11,6 +11,7 @@
 #include "cli/model_arg.hpp"
 #include "cli/terminal.hpp"
 #include "kernels/dispatch.hpp"
+#include "model/adapter_file.hpp"
 #include "model/model.hpp"
 #include "model/nearest.hpp"
 #include "plan/cost.hpp"
@@ -101,6 +102,7 @@ void print_support(const std::shared_ptr<const storage::Checkpoint>& checkpoint)
 
 Status inspect_file(const std::string& model) {
   ORRERY_TRY(const std::string path, locate_model(model));
+  if (model::is_adapter(path, storage::system_io())) return inspect_adapter(path);
   ORRERY_TRY(const auto checkpoint, storage::Checkpoint::open(path, storage::system_io()));
   for (const std::string& warning : checkpoint->warnings()) print_note("warning: " + warning);
   print(fmt::format("format: {}\n",

@@ -80,10 +80,10 @@ void print_model(const RunOptions& options, const engine::Model& model) {
 
 Status answer(const RunOptions& options, const engine::Model& model) {
   ORRERY_TRY(const auto tokens, prompt_tokens(options, model));
-  print_model(options, model);  // a prompt that cannot be answered is one line, its error
-  ORRERY_TRY(const auto session, engine::Session::open(model.executor()));
+  ORRERY_TRY(const auto session, open_session(model, options.adapters));
   ORRERY_TRY(auto sampler, engine::Sampler::create(sampler_params(options, model), model.n_tokens(),
                                                    model.executor()->context()));
+  print_model(options, model);  // a prompt that cannot be answered is one line, its error
   Progress progress("reading the prompt");
   engine::GenerateOptions generate = generate_options(options);
   generate.prefill_progress = [&](std::uint32_t done, std::uint32_t todo) {
@@ -150,6 +150,7 @@ void add_run(Command program) {
   command.flag("--raw", options->raw, "no chat template: continue the text as it is");
   command.flag("--quiet", options->quiet, "the answer alone");
   add_sampling_options(command, *options);
+  add_adapter_option(command, options->adapters);
   add_open_options(command, options->open);
   command.does([options, prompt] {
     options->has_prompt = prompt.given();

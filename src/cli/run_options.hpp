@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/adapters.hpp"
 #include "cli/open_model.hpp"
 #include "engine/generate.hpp"
 
@@ -17,6 +18,7 @@ struct RunOptions {
   bool has_prompt = false;
   std::uint32_t max_tokens = 0;
   OpenOptions open;
+  AdapterFiles adapters;
   std::optional<float> temperature, top_p, min_p, repeat_penalty;
   std::optional<std::int32_t> top_k;
   std::optional<std::uint64_t> seed;

@@ -355,6 +355,31 @@ void orrery_session_clear(orrery_session* session) {
   session->session->clear();
 }
 
+int orrery_adapter_load(const orrery_model* model, const char* path, uint32_t* adapter,
+                        orrery_error* error) {
+  return guarded(error, [&]() -> Status {
+    ORRERY_TRY_VOID(need(model != nullptr, "model"));
+    ORRERY_TRY_VOID(need(path != nullptr, "path"));
+    ORRERY_TRY_VOID(need(adapter != nullptr, "adapter"));
+    ORRERY_TRY(*adapter, model->model->load_adapter(path, orrery::storage::system_io()));
+    return {};
+  });
+}
+
+int orrery_session_set_adapters(orrery_session* session, const orrery_adapter_use* uses,
+                                size_t n_uses, orrery_error* error) {
+  return guarded(error, [&]() -> Status {
+    ORRERY_TRY_VOID(need(session != nullptr, "session"));
+    ORRERY_TRY_VOID(need(uses != nullptr || n_uses == 0, "uses"));
+    std::vector<engine::AdapterUse> adapters;
+    for (const orrery_adapter_use& use : std::span(uses, n_uses)) {
+      adapters.push_back({use.adapter, use.scale});
+    }
+    const auto turn = session->session->executor().turn();
+    return session->session->set_adapters(adapters);
+  });
+}
+
 int orrery_evaluate(orrery_session* session, const int32_t* ids, size_t n_ids, float* logits,
                     size_t capacity, orrery_error* error) {
   return guarded(error, [&]() -> Status {

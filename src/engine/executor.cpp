@@ -1,5 +1,7 @@
 #include "engine/executor.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -48,6 +50,8 @@ Result<std::unique_ptr<Executor>> Executor::create(BoundPlan decode, BoundPlan p
   executor->output_rows_.resize(std::max(d.outputs, p.outputs));
   const std::size_t n_groups = executor->kv_->n_groups();
   executor->tables_.resize(n_groups);
+  executor->adapters_.resize(kv.sequences);
+  executor->joined_scales_.resize(d.sequences);
   const auto stride = static_cast<std::size_t>(executor->kv_->stride());
   executor->joined_tables_.assign(n_groups, std::vector<std::int32_t>(d.sequences * stride, -1));
   backend::Batch& batch = executor->batch_;
@@ -105,6 +109,44 @@ Status Executor::run_observed(Phase& phase, std::uint32_t first_step, std::uint3
   return {};
 }
 
+Result<std::uint32_t> Executor::bind_adapter(const model::Adapter& adapter) {
+  if (n_adapters_ == backend::kMaxAdapters) {
+    return fail(
+        "E_ADAPTER",
+        fmt::format("{} adapters are loaded, which is as many as a model takes", n_adapters_));
+  }
+  const std::uint32_t slot = n_adapters_++;  // taken, even if the second program cannot have it
+  for (const Phase* phase : {&decode_, &prefill_}) {
+    std::vector<backend::LowRank> pairs;
+    for (std::size_t i = 0; i < phase->plan.weights.size(); ++i) {
+      const plan::Weight& weight = phase->plan.weights[i];
+      const auto pair =
+          std::ranges::find(adapter.pairs, weight.tensor, &model::AdapterPair::tensor);
+      if (pair == adapter.pairs.end()) continue;
+      ORRERY_CHECK(pair->cols == weight.cols && weight.row_begin + weight.rows <= pair->rows);
+      pairs.push_back({static_cast<plan::WeightId>(i), pair->rank, pair->a.data(),
+                       pair->b.data() + weight.row_begin, pair->rows});
+    }
+    ORRERY_TRY_VOID(phase->program->bind_adapter(slot, pairs));
+  }
+  return slot;
+}
+
+void Executor::set_adapters(SequenceId sequence, const AdapterScales& scales) {
+  adapters_[static_cast<std::size_t>(sequence)] = scales;
+}
+
+// Of one row after the other; null where none has an adapter.
+const float* Executor::scales_of(std::span<const DecodeRow> rows) {
+  const auto is_used = [](float scale) { return scale != 0.0F; };
+  bool any = false;
+  for (std::size_t i = 0; i < rows.size() && n_adapters_ > 0; ++i) {
+    joined_scales_[i] = adapters(rows[i].sequence);
+    any = any || std::ranges::any_of(joined_scales_[i], is_used);
+  }
+  return any ? joined_scales_[0].data() : nullptr;
+}
+
 // One load as long as no mapped file of the process lost bytes.
 Status Executor::check_weights() {
   const std::uint32_t hits = memory::BusGuard::hits();
@@ -132,6 +174,8 @@ Status Executor::prefill(SequenceId sequence, std::span<const text::TokenId> ids
     row_sequence_[i] = 0;
   }
   for (std::size_t g = 0; g < tables_.size(); ++g) tables_[g] = kv_->table(sequence, g);
+  const DecodeRow any_row{sequence};
+  batch_.adapter_scales = scales_of({&any_row, 1});
   batch_.n_tokens = static_cast<std::int32_t>(ids.size());
   batch_.n_sequences = 1;
   batch_.n_outputs = 0;
@@ -170,6 +214,7 @@ Status Executor::decode(std::span<const DecodeRow> rows) {
     }
     tables_[g] = joined_tables_[g].data();
   }
+  batch_.adapter_scales = scales_of(rows);
   batch_.n_tokens = batch_.n_sequences = batch_.n_outputs = static_cast<std::int32_t>(rows.size());
   ORRERY_TRY_VOID(run(decode_, 0, decode_.program->n_steps()));
   result_ = decode_.program->result();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include "backend/backend.hpp"
 #include "base/result.hpp"
 #include "engine/kv_pages.hpp"
+#include "model/adapter.hpp"
 #include "plan/plan.hpp"
 #include "storage/checkpoint.hpp"
 #include "text/tokenizer.hpp"
@@ -43,6 +45,9 @@ class InputObserver {
   // Before a product with weights: its input, (rows, cols).
   virtual void see(const plan::Plan& plan, const plan::Step& step, std::span<const float> rows) = 0;
 };
+
+// The factors of the bound adapters in a sequence; 0: it does without.
+using AdapterScales = std::array<float, backend::kMaxAdapters>;
 
 class Executor {
  public:
@@ -78,6 +83,18 @@ class Executor {
   backend::Program& prefill_program() { return *prefill_.program; }
   std::uint64_t scratch_bytes() const;
 
+  // Makes an adapter of this model ready for both programs; its number is an index of
+  // AdapterScales. The adapter outlives the executor. E_ADAPTER when as many are bound as can be,
+  // E_UNSUPPORTED and E_MEMORY by the backend.
+  Result<std::uint32_t> bind_adapter(const model::Adapter& adapter);
+  std::uint32_t n_adapters() const { return n_adapters_; }
+  // From the next run on. What the pages of the sequence hold was computed with others: the caller
+  // forgets it.
+  void set_adapters(SequenceId sequence, const AdapterScales& scales);
+  const AdapterScales& adapters(SequenceId sequence) const {
+    return adapters_[static_cast<std::size_t>(sequence)];
+  }
+
   // From then on runs go step by step and show their inputs, which is slow; null ends it.
   void observe(InputObserver* observer) { observer_ = observer; }
 
@@ -104,6 +121,7 @@ class Executor {
   Status run(Phase& phase, std::uint32_t first_step, std::uint32_t last_step);
   Status run_observed(Phase& phase, std::uint32_t first_step, std::uint32_t last_step);
   Status check_weights();
+  const float* scales_of(std::span<const DecodeRow> rows);
 
   std::mutex mutex_;
   InputObserver* observer_ = nullptr;
@@ -115,6 +133,9 @@ class Executor {
   Phase* prompt_phase_ = nullptr;  // that ran the last prefill
   const float* result_ = nullptr;
   backend::Batch batch_;
+  std::uint32_t n_adapters_ = 0;
+  std::vector<AdapterScales> adapters_;                       // (sequences)
+  std::vector<AdapterScales> joined_scales_;                  // (decode rows)
   std::vector<std::int32_t> ids_, positions_, row_sequence_;  // (most tokens of a phase)
   std::vector<std::int32_t> output_rows_;                     // (most outputs of a phase)
   std::vector<const std::int32_t*> tables_;                   // (groups)

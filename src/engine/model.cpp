@@ -304,6 +304,16 @@ Status Model::check_writes() const {
                                        checkpoint_->label()));
 }
 
+Result<std::uint32_t> Model::load_adapter(const std::string& path, storage::Io& io) const {
+  ORRERY_TRY_VOID(check_writes());
+  ORRERY_TRY(const model::AdapterFile file, model::open_adapter_file(path, io));
+  const auto held = turn();
+  ORRERY_TRY(model::Adapter adapter, model::fit_adapter(file, *loaded_, executor_->decode_plan()));
+  // Kept even if it cannot be bound: one of the programs may have it then.
+  adapters_.push_back(std::make_unique<const model::Adapter>(std::move(adapter)));
+  return executor_->bind_adapter(*adapters_.back());
+}
+
 std::vector<std::span<const std::byte>> Model::weight_spans() const {
   std::vector<std::span<const std::byte>> spans;
   for (const storage::TensorInfo& tensor : checkpoint_->tensors()) {

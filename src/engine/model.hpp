@@ -19,6 +19,7 @@
 #include "engine/model_defaults.hpp"
 #include "engine/packed_weights.hpp"
 #include "engine/sampler_params.hpp"
+#include "model/adapter.hpp"
 #include "model/model.hpp"
 #include "storage/checkpoint.hpp"
 #include "text/chat_template.hpp"
@@ -90,6 +91,10 @@ class Model : public std::enable_shared_from_this<Model> {
   std::shared_ptr<Executor> executor() const;
   // E_ENCODER for a model without an executor.
   Status check_writes() const;
+  // Reads a LoRA adapter (model/adapter_file.hpp) for the sessions that name its number
+  // (Session::set_adapters); it stays for the life of the model. Errors: those of
+  // open_adapter_file, fit_adapter and Executor::bind_adapter, E_ENCODER.
+  Result<std::uint32_t> load_adapter(const std::string& path, storage::Io& io) const;
   // A vector for the tokens (Embedder::embed); made ready at the first call. Errors: those of
   // Embedder, E_UNSUPPORTED on device cpu_f32, E_CHANGED when a file was written to or cut.
   Result<std::vector<float>> embed(std::span<const text::TokenId> ids,
@@ -128,6 +133,7 @@ class Model : public std::enable_shared_from_this<Model> {
   std::optional<model::LoadedModel> loaded_;
   Dequantized dequantized_;
   mutable PackedWeights packed_;  // guarded by turn() once the model is open
+  mutable std::vector<std::unique_ptr<const model::Adapter>> adapters_;  // guarded by turn()
   std::unique_ptr<backend::Backend> backend_;
   std::unique_ptr<Executor> executor_;
   mutable std::unique_ptr<Embedder> embedder_;  // guarded by turn()

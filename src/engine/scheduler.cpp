@@ -17,6 +17,15 @@
 namespace orrery::engine {
 namespace {
 
+// Tells what was computed with different adapters apart.
+std::string domain_of(const Request& request) {
+  std::string domain = request.domain;
+  for (const AdapterUse& use : request.adapters) {
+    domain += fmt::format("\n{}:{:a}", use.id, use.scale);
+  }
+  return domain;
+}
+
 class ThreadedScheduler final : public Scheduler {
  public:
   ThreadedScheduler(Writer writer, const SchedulerOptions& options)
@@ -46,6 +55,7 @@ class ThreadedScheduler final : public Scheduler {
 
   Result<RequestId> submit(Request request, std::shared_ptr<RequestEvents> events) override {
     ORRERY_TRY_VOID(check_request(request, writer_));
+    request.domain = domain_of(request);
     auto task = std::make_unique<Task>(0, std::move(request), std::move(events), *writer_.tokenizer,
                                        now_seconds());
     RequestId id = 0;

@@ -37,6 +37,9 @@ struct Request {
   // Prefixes are shared between requests of one domain only (a shared cache tells others, by its
   // timing, what was asked).
   std::string domain;
+  // E_ADAPTER, as the end of the request, for one that is not loaded. Prefixes are shared between
+  // requests with the same ones only.
+  std::vector<AdapterUse> adapters;
 };
 
 struct TokenEvent {

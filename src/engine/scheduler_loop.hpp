@@ -82,6 +82,7 @@ class SchedulerLoop {
   void admit();
   bool waits_for_leader(Task& task);
   Status prepare(Task& task);
+  Status adapt(Session& session, const Task& task);
   void give_place(std::size_t index, Session* session);
   bool make_room(const Task& needy, const Error& error);
   void preempt(Task& task);

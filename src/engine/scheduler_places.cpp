@@ -50,6 +50,11 @@ void SchedulerLoop::admit() {
     }
     Session* const session = cache_.take(task.list, task.request.domain);
     if (session != nullptr) {
+      if (const Status adapted = adapt(*session, task); !adapted) {
+        cache_.give_back(session, false);
+        end(task, adapted.error());
+        continue;
+      }
       give_place(i, session);
     } else if (active_.empty()) {
       end(task, Error{"E_SEQUENCES", "others use every sequence of the model; try again later"});
@@ -57,6 +62,12 @@ void SchedulerLoop::admit() {
       return;
     }
   }
+}
+
+// What the session holds stays if it was computed with the same ones: the domain has their names.
+Status SchedulerLoop::adapt(Session& session, const Task& task) {
+  const auto turn = writer_.executor->turn();
+  return session.set_adapters(task.request.adapters);
 }
 
 // Requests with one prefix that come together: the first computes it for all.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "base/check.hpp"
@@ -55,11 +56,29 @@ Session::Session(std::shared_ptr<Executor> executor, SequenceId sequence)
     : executor_(std::move(executor)), sequence_(sequence) {
   held_.reserve(executor_->context());
   wanted_.reserve(executor_->context());
+  executor_->set_adapters(sequence_, {});
 }
 
 Session::~Session() {
   const auto turn = executor_->turn();
   executor_->kv().close(sequence_);
+}
+
+Status Session::set_adapters(std::span<const AdapterUse> adapters) {
+  AdapterScales scales{};
+  for (const AdapterUse& use : adapters) {
+    if (use.id >= executor_->n_adapters()) {
+      return fail("E_ADAPTER", fmt::format("adapter {} is not loaded", use.id));
+    }
+    scales[use.id] += use.scale;
+    if (!std::isfinite(scales[use.id])) {
+      return fail("E_ADAPTER", fmt::format("the factor of adapter {} is not finite", use.id));
+    }
+  }
+  if (scales == executor_->adapters(sequence_)) return {};
+  clear();
+  executor_->set_adapters(sequence_, scales);
+  return {};
 }
 
 void Session::clear() {
@@ -141,6 +160,7 @@ Status Session::advance(std::span<const text::TokenId> tokens, bool wants_logits
 
 std::uint32_t Session::share(const Session& from, std::uint32_t length) {
   ORRERY_CHECK(held_.empty() && length <= from.held_.size() && executor_ == from.executor_);
+  executor_->set_adapters(sequence_, executor_->adapters(from.sequence_));
   const std::uint32_t shared = executor_->kv().share_prefix(from.sequence_, sequence_, length);
   held_.assign(from.held_.begin(), from.held_.begin() + shared);
   return shared;

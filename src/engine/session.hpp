@@ -44,6 +44,12 @@ struct Evaluation {
   std::uint32_t dropped = 0;  // by a shift
 };
 
+// An adapter that Model::load_adapter gave this number, and its factor (1: as it was trained).
+struct AdapterUse {
+  std::uint32_t id = 0;
+  float scale = 1.0F;
+};
+
 class Session {
  public:
   // E_SEQUENCES when the model has no free sequence. Keeps the executor (and its model) alive.
@@ -56,6 +62,10 @@ class Session {
   // E_MEMORY (no page left), E_CANCELLED. What was computed before an error stays and is reused.
   Result<Evaluation> evaluate(std::span<const text::TokenId> tokens,
                               const EvaluateOptions& options = {});
+  // The adapters of what follows, instead of those before; none at first. Those named twice add up.
+  // Where they differ from before, what the pages hold is forgotten. E_ADAPTER for one that is not
+  // loaded or a factor that is not finite.
+  Status set_adapters(std::span<const AdapterUse> adapters);
   // Forgets everything; the pages go back.
   void clear();
 
@@ -69,8 +79,8 @@ class Session {
   // Computes tokens behind those that are held, at most Executor::max_prefill_tokens().
   // `wants_logits`: of the last one, in row 0.
   Status advance(std::span<const text::TokenId> tokens, bool wants_logits);
-  // An empty session begins with the whole pages of the first `length` tokens of another. Returns
-  // the tokens covered.
+  // An empty session begins with the whole pages of the first `length` tokens of another, and with
+  // its adapters. Returns the tokens covered.
   std::uint32_t share(const Session& from, std::uint32_t length);
   // What share() of the first `length` tokens would cover, but for want of memory.
   std::uint32_t shareable(std::uint32_t length) const;

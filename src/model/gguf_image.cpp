@@ -9,14 +9,6 @@
 namespace orrery::model {
 namespace {
 
-// The row of Hugging Face's order that is row `row` of GGUF's: pairs (2i, 2i + 1) come from
-// (i, i + rope_dim / 2), head by head.
-std::uint64_t unpaired_row(std::uint64_t row, std::uint32_t head_dim, std::uint32_t rope_dim) {
-  const std::uint64_t in_head = row % head_dim;
-  if (in_head >= rope_dim) return row;
-  return row - in_head + in_head / 2 + in_head % 2 * (rope_dim / 2);
-}
-
 Result<GgufImage> image_of_gguf(std::shared_ptr<const storage::Checkpoint> checkpoint) {
   GgufImage image;
   for (const auto& [key, value] : checkpoint->metadata().all()) {
@@ -31,6 +23,12 @@ Result<GgufImage> image_of_gguf(std::shared_ptr<const storage::Checkpoint> check
 }
 
 }  // namespace
+
+std::uint64_t unpaired_row(std::uint64_t row, std::uint32_t head_dim, std::uint32_t rope_dim) {
+  const std::uint64_t in_head = row % head_dim;
+  if (in_head >= rope_dim) return row;
+  return row - in_head + in_head / 2 + in_head % 2 * (rope_dim / 2);
+}
 
 void ImageTensor::read_row(std::uint64_t row, float* out) const {
   const std::uint64_t n = as.dims[0], stride = row_bytes(as.type, n);

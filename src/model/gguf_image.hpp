@@ -49,6 +49,10 @@ struct GgufImage {
   std::string_view keep(std::string text) { return texts.emplace_back(std::move(text)); }
 };
 
+// The row of Hugging Face's order that is row `row` of GGUF's: pairs (2i, 2i + 1) come from
+// (i, i + rope_dim / 2), head by head.
+std::uint64_t unpaired_row(std::uint64_t row, std::uint32_t head_dim, std::uint32_t rope_dim);
+
 // GGUF as it is, without the keys of a split. safetensors by the model's family: E_EXPORT when
 // GGUF has no words for a parameter, and the errors of load_model. The tokenizer's keys are left to
 // the caller there.

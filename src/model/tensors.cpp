@@ -92,6 +92,10 @@ Tensors::Tensors(std::shared_ptr<const storage::Checkpoint> checkpoint,
   prefix_ = kPrefixes[0];  // for the message that says what is missing
 }
 
+std::span<const std::string_view> Tensors::prefixes() {
+  return kPrefixes;
+}
+
 // GGUF's "blk.3.attn_q.weight" as the file spells it: "model.layers.3.self_attn.q_proj.weight".
 std::string Tensors::file_name(const std::string& name) const {
   if (stems_.empty() || name.find('/') != std::string::npos) return name;  // a file of its own

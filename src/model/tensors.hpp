@@ -43,6 +43,8 @@ class Tensors {
           bool transposed);
 
   bool has(const std::string& name) const { return locate(name) != nullptr; }
+  // What files put before the names of a model's tensors.
+  static std::span<const std::string_view> prefixes();
   // GGUF's name as the file spells it.
   std::string file_name(const std::string& name) const;
   // The shape of a matrix as the file has it, nothing when absent.

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "support/paths.hpp"
+#include "support/temp_dir.hpp"
+#include "support/tiny_adapter.hpp"
 
 namespace {
 
@@ -231,6 +233,41 @@ TEST_F(CApiTest, WhatIsMissingSaysSo) {
   EXPECT_STREQ(error.kind, "E_NOTEMPLATE");
   EXPECT_EQ(orrery_render(model, "[", 1, nullptr, 0, &count, &error), 1);
   EXPECT_STREQ(error.kind, "E_JSON");
+}
+
+TEST_F(CApiTest, AnAdapterChangesTheSessionThatHasIt) {
+  orrery::test::TinyAdapter random;
+  random.add({"", "model.layers.0.mlp.down_proj", 128, 224, 2});
+  const orrery::test::TempDir files;
+  files.write("a/adapter_model.safetensors", random.tensors());
+  files.write("a/adapter_config.json", random.config());
+  uint32_t adapter = 9;
+  ASSERT_EQ(orrery_adapter_load(model, files.file("a").c_str(), &adapter, &error), 0)
+      << error.message;
+  EXPECT_EQ(adapter, 0U);
+  orrery_session* session = nullptr;
+  ASSERT_EQ(orrery_session_open(model, &session, &error), 0);
+  const std::vector<int32_t> ids = tokenize("Hello there");
+  orrery_model_info info;
+  info.size = sizeof info;
+  orrery_model_get_info(model, &info);
+  const auto logits = [&](std::vector<orrery_adapter_use> uses) {
+    EXPECT_EQ(orrery_session_set_adapters(session, uses.data(), uses.size(), &error), 0);
+    std::vector<float> values(static_cast<size_t>(info.vocabulary));
+    EXPECT_EQ(
+        orrery_evaluate(session, ids.data(), ids.size(), values.data(), values.size(), &error), 0);
+    return values;
+  };
+  const auto plain = logits({});
+  EXPECT_NE(logits({{adapter, 1.0F}}), plain);
+  EXPECT_EQ(logits({{adapter, 0.0F}}), plain);
+  const orrery_adapter_use unknown{7, 1.0F};
+  EXPECT_EQ(orrery_session_set_adapters(session, &unknown, 1, &error), 1);
+  EXPECT_STREQ(error.kind, "E_ADAPTER");
+  EXPECT_EQ(orrery_adapter_load(model, nullptr, &adapter, &error), 1);
+  EXPECT_EQ(orrery_adapter_load(model, files.file("none").c_str(), &adapter, &error), 1);
+  EXPECT_STREQ(error.kind, "E_NOTFOUND");
+  orrery_session_close(session);
 }
 
 }  // namespace

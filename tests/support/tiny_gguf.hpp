@@ -88,6 +88,19 @@ class TinyGguf {
     return *this;
   }
 
+  // The elements of an F32 tensor.
+  template <class F>
+  TinyGguf& edit(const std::string& name, F change) {
+    for (Tensor& tensor : tensors_) {
+      if (tensor.name != name) continue;
+      std::vector<float> values(tensor.bytes.size() / sizeof(float));
+      std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+      change(values);
+      std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
+    }
+    return *this;
+  }
+
   std::string build() const {
     GgufBuilder builder;
     for (const auto& [key, add] : pairs_) add(builder);

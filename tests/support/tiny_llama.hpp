@@ -2,6 +2,7 @@
 // With `mixture` its second layer has experts and a shared one.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -135,7 +136,10 @@ struct TinyLlama {
 // A plan compiled on a backend with its own weights (the same for equal seeds) and pages.
 class Runner {
  public:
-  Runner(backend::Backend& device, plan::Plan plan, std::uint32_t seed) : plan_(std::move(plan)) {
+  using Edit = std::function<void(const plan::Weight&, std::vector<std::byte>&)>;  // of weights
+
+  Runner(backend::Backend& device, plan::Plan plan, std::uint32_t seed, const Edit& edit = {})
+      : plan_(std::move(plan)) {
     plan_ = plan::fuse(std::move(plan_), [&](const plan::Plan& p, const plan::Step& s) {
       return device.supports(p, s);
     });
@@ -148,6 +152,7 @@ class Runner {
       const std::uint32_t matrices = std::max(1U, w.experts);
       weights_.push_back(random_weights(w.dtype, w.rows * matrices, w.cols, size, rng));
       fit_to_name(w.tensor, weights_.back());
+      if (edit) edit(w, weights_.back());
       const std::byte* data = weights_.back().data();
       bindings.weights.push_back(data);
       bindings.experts.emplace_back();
@@ -171,6 +176,8 @@ class Runner {
   void copy_pages(const Runner& other) {
     for (std::size_t i = 0; i < pools_.size(); ++i) pools_[i] = other.pools_[i];
   }
+
+  std::vector<float> adapter_scales;  // of the sequences, as in Batch; empty: none
 
   // Runs rows (sequence, position, id); logits of every row, (rows, vocab).
   struct Row {
@@ -198,6 +205,7 @@ class Runner {
     batch.output_rows = outputs.data();
     batch.page_tables = tables;
     batch.pages_stride = kStride;
+    if (!adapter_scales.empty()) batch.adapter_scales = adapter_scales.data();
     const Status status = program_->run(batch, 0, program_->n_steps());
     if (!status) return {};
     const float* result = program_->result();

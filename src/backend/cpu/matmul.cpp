@@ -45,6 +45,7 @@ class MatmulRowsStep : public CpuStep {
   MatmulRowsStep(const CompileContext& context, const plan::Step& step)
       : in_(context.buffer(step.in[0])),
         product_(context, step),
+        adapted_(context, step),
         glu_(step.glu),
         outputs_(context.plan->buffers[static_cast<std::size_t>(step.in[0])].rows ==
                  plan::kOutputs),
@@ -73,13 +74,15 @@ class MatmulRowsStep : public CpuStep {
     const std::int32_t rows = batch_rows(*worker.batch, outputs_);
     if (rows == 0) return;
     const Grid& grid = grid_for(rows);
+    const RowAdapters adapters(adapted_, worker, {in_.bytes(0, worker), in_.row_bytes, rows, 0});
     worker.spread(grid.chunks, [&](std::int32_t c) {
       const Chunk chunk = chunk_at(grid, c);
-      const WeightRows weights{&chunk.part->w, &chunk.part->up, chunk.begin, chunk.rows};
+      const WeightRows weights{&chunk.part->w, &chunk.part->up, chunk.begin, chunk.rows,
+                               static_cast<std::size_t>(chunk.part - parts_.data())};
       constexpr std::int32_t kAtOnce = RowProduct::kRowsAtOnce;
       for (std::int32_t r = 0; r < rows; r += kAtOnce) {
         const OperandRows operand{in_.bytes(r, worker), in_.row_bytes, std::min(kAtOnce, rows - r),
-                                  r};
+                                  r, &adapters};
         product_.run(worker, weights, operand, chunk.part->out, worker.scratch);
       }
     });
@@ -117,6 +120,7 @@ class MatmulRowsStep : public CpuStep {
 
   BufferRef in_;
   RowProduct product_;
+  AdaptedStep adapted_;
   bool glu_, outputs_;
   const kernels::RowKernels& kernels_;
   std::vector<Part> parts_;

@@ -16,6 +16,7 @@ class MatmulAsDecode : public CpuStep {
       : in_(context.buffer(step.in[0])),
         i8_(step.number_class == plan::NumberClass::i8),
         product_(context, step),
+        adapted_(context, step),
         kernels_(*context.kernels) {
     for (std::size_t i = 0; i < step.w.size() && step.w[i] != plan::kNone; ++i) {
       parts_.push_back(
@@ -42,10 +43,12 @@ class MatmulAsDecode : public CpuStep {
         if (i8_)
           kernels_.rows->quantize_q8(row, k, operand + static_cast<std::uint64_t>(i) * stride);
       }
-      for (const Part& part : parts_) {
+      const RowAdapters adapters(adapted_, worker, {operand, stride, m, 32 * b});
+      for (std::size_t p = 0; p < parts_.size(); ++p) {
+        const Part& part = parts_[p];
         for (std::uint32_t r = 0; r < part.rows; r += kChunkRows) {
-          product_.run(worker, {&part.w, nullptr, r, std::min(kChunkRows, part.rows - r)},
-                       {operand, stride, m, 32 * b}, part.out, scratch);
+          product_.run(worker, {&part.w, nullptr, r, std::min(kChunkRows, part.rows - r), p},
+                       {operand, stride, m, 32 * b, &adapters}, part.out, scratch);
         }
       }
     });
@@ -64,6 +67,7 @@ class MatmulAsDecode : public CpuStep {
   BufferRef in_;
   bool i8_;
   RowProduct product_;
+  AdaptedStep adapted_;
   kernels::KernelSet kernels_;
   std::vector<Part> parts_;
 };

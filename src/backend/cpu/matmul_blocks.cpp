@@ -1,6 +1,8 @@
 // matmul of prefill (class b16): a task is some weight rows times all token blocks.
 #include <algorithm>
+#include <cstring>
 
+#include "backend/cpu/adapters.hpp"
 #include "backend/cpu/step.hpp"
 #include "base/checked.hpp"
 
@@ -36,7 +38,9 @@ class MatmulBlocksStep : public CpuStep {
         activation_(activation_kind(step.activation)),
         scale_(step.scale),
         glu_(step.glu),
-        kernels_(*context.kernels->blocks) {
+        adapted_(context, step),
+        kernels_(*context.kernels->blocks),
+        rows_(*context.kernels->rows) {
     const std::uint32_t task_rows = static_cast<std::uint32_t>(kernels_.task_rows);
     std::uint32_t total = 0;
     for (std::size_t i = 0; i < (glu_ ? 1U : 3U) && step.w[i] != plan::kNone; ++i) {
@@ -62,12 +66,18 @@ class MatmulBlocksStep : public CpuStep {
     const std::int32_t blocks = n_blocks(worker.batch->n_tokens);
     const int shares = std::clamp(blocks / kShareBlocks, 1, worker.threads);
     const auto first_block = [&](int share) { return blocks * share / shares; };
+    BlockAdapters adapters(adapted_, worker);
     worker.spread(shares * n_tasks_, [&](std::int32_t i) {  // one share's tasks after the other
       const std::int32_t share = i / n_tasks_, t = i % n_tasks_;
       const Part* part = parts_.data();
       while (t >= part->first_task + part->tasks) ++part;
-      run_task(*part, static_cast<std::uint32_t>(t - part->first_task) * rows_per_task_,
-               first_block(share), first_block(share + 1), worker);
+      const Task task{part, static_cast<std::uint32_t>(t - part->first_task) * rows_per_task_,
+                      first_block(share), first_block(share + 1)};
+      if (adapters) {
+        run_adapted(task, adapters, worker);
+      } else {
+        run_task(task, worker);
+      }
     });
   }
 
@@ -88,8 +98,16 @@ class MatmulBlocksStep : public CpuStep {
     return part;
   }
 
-  void run_task(const Part& part, std::uint32_t row, std::int32_t first, std::int32_t end,
-                const Worker& worker) const {
+  // Weight rows from `row` on times token blocks [first, end).
+  struct Task {
+    const Part* part;
+    std::uint32_t row;
+    std::int32_t first, end;
+  };
+
+  void run_task(const Task& task, const Worker& worker) const {
+    const auto [of, row, first, end] = task;
+    const Part& part = *of;
     const std::uint32_t n = std::min(rows_per_task_, part.rows - row);
     kernels::MatmulBlocks args{};
     args.w = part.w + row * part.w_stride;
@@ -112,11 +130,78 @@ class MatmulBlocksStep : public CpuStep {
     part.kernel(args);
   }
 
+  // The same with what adapters add before the activation: products alone, 32 rows at once, and
+  // then what follows them.
+  void run_adapted(const Task& task, BlockAdapters& adapters, const Worker& worker) const {
+    adapters.project(in_, task.first, task.end);
+    const Part& part = *task.part;
+    const auto index = static_cast<std::size_t>(task.part - parts_.data());
+    const std::uint32_t end = std::min(task.row + rows_per_task_, part.rows);
+    for (std::uint32_t row = task.row; row < end; row += 32) {
+      const std::uint32_t n = std::min(32U, end - row);
+      float* sums = adapters.sums();
+      float* up = sums + static_cast<std::size_t>(task.end - task.first) * 32 * 32;
+      multiply({part.w, part.bias}, part, row, n, task, sums, worker);
+      adapters.add(index, row, n, sums);
+      if (glu_) {
+        multiply({part.w_up, part.bias_up}, part, row, n, task, up, worker);
+        adapters.add(index + 1, row, n, up);
+      }
+      for (std::int32_t b = task.first; b < task.end; ++b, sums += n * 32, up += n * 32) {
+        finish_block(part, row, n, b, sums, up);
+      }
+    }
+  }
+
+  struct Operand {
+    const std::byte* w;
+    const float* bias;
+  };
+  // y (blocks, n, 32) = rows [row, row + n) of one weight times the task's token blocks, + bias.
+  void multiply(const Operand& weight, const Part& part, std::uint32_t row, std::uint32_t n,
+                const Task& task, float* y, const Worker& worker) const {
+    kernels::MatmulBlocks args{};
+    args.w = weight.w + row * part.w_stride;
+    args.w_stride = part.w_stride;
+    args.n = args.features = static_cast<int>(n);
+    args.k = static_cast<int>(in_.cols);
+    args.x = in_.block(task.first);
+    args.m = std::min(32 * task.end, worker.batch->n_tokens) - 32 * task.first;
+    args.scratch = worker.scratch;
+    args.bias = weight.bias != nullptr ? weight.bias + row : nullptr;
+    args.scale = 1.0F;
+    args.out_f = y;
+    part.kernel(args);
+  }
+
+  // Features [row, row + n) of token block b: activation or glu, scale, residual, and the store.
+  void finish_block(const Part& part, std::uint32_t row, std::uint32_t n, std::int32_t b, float* y,
+                    const float* up) const {
+    const int count = static_cast<int>(32 * n);
+    if (glu_) {
+      rows_.glu(activation_, y, up, y, count);
+    } else if (activation_ != kernels::ActivationKind::none) {
+      rows_.activate(activation_, y, count);
+    }
+    const std::size_t at = std::size_t{row} * 32;
+    rows_.scale_add(y, scale_, residual_ ? residual_.block(b) + at : nullptr, count);
+    if (part.out.form == plan::Form::f32) {
+      std::memcpy(part.out.block(b) + at, y, static_cast<std::size_t>(count) * sizeof(float));
+    } else {
+      constexpr std::size_t kXStep = 2048;  // bytes of an X block for 32 features
+      std::byte* to = reinterpret_cast<std::byte*>(part.out.block(b)) + row / 32 * kXStep;
+      if (n < 32) std::memset(to, 0, kXStep);
+      kernels_.to_x(y, static_cast<int>(n), to);
+    }
+  }
+
   BufferRef in_, residual_;
   kernels::ActivationKind activation_;
   float scale_;
   bool glu_;
+  AdaptedStep adapted_;
   const kernels::BlockKernels& kernels_;
+  const kernels::RowKernels& rows_;
   std::vector<Part> parts_;
   std::uint32_t rows_per_task_ = 32;
   std::int32_t n_tasks_ = 0;

@@ -85,6 +85,7 @@ CpuProgram::CpuProgram(const plan::Plan& plan, Bindings bindings, const kernels:
       bindings_(std::move(bindings)),
       kernels_(kernels),
       team_(std::move(team)),
+      adapters_(plan.weights.size()),
       barrier_(team_->size()),
       cursors_(3 * static_cast<std::size_t>(team_->size())) {
   blocks_ = std::ranges::any_of(plan_.steps, [](const plan::Step& step) {
@@ -201,6 +202,19 @@ Status CpuProgram::check(const Batch& batch, std::uint32_t first, std::uint32_t 
   return {};
 }
 
+Status CpuProgram::bind_adapter(std::uint32_t slot, std::span<const LowRank> pairs) {
+  AdapterBank adapters = adapters_;
+  adapters.bind(slot, pairs);
+  const std::uint64_t bytes = align_up(adapters.memory_bytes(plan_, blocks_), 64);
+  if (bytes > adapter_bytes_) {
+    ORRERY_TRY(adapter_region_,
+               memory::Region::map(bytes * static_cast<std::uint64_t>(team_->size())));
+    adapter_bytes_ = bytes;
+  }
+  adapters_ = std::move(adapters);
+  return {};
+}
+
 Status CpuProgram::run(const Batch& batch, std::uint32_t first, std::uint32_t last) {
   ORRERY_TRY_VOID(check(batch, first, last));
   batch_ = &batch;
@@ -218,6 +232,11 @@ void CpuProgram::work(int thread) {
   Worker worker{.thread = thread, .threads = team_->size(), .batch = batch_, .solo = solo_run_};
   worker.own = solo_run_ && thread != 0 ? memory + thread_scratch_bytes_ : nullptr;
   worker.scratch = memory;
+  if (batch_->adapter_scales != nullptr && adapter_bytes_ > 0) {
+    worker.adapters = &adapters_;
+    worker.adapter_memory = reinterpret_cast<float*>(
+        adapter_region_.data() + adapter_bytes_ * static_cast<std::uint64_t>(thread));
+  }
   if (blocks_) kernels_.blocks->thread_begin();
   // The tables are read after the barrier of a later step, because rope follows a matmul.
   if (first_ == 0 && !rope_tables_.empty()) fill_rope_tables(thread);

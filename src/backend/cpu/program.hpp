@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
+#include "backend/cpu/adapters.hpp"
 #include "backend/cpu/step.hpp"
 #include "base/checked.hpp"
 #include "base/thread_team.hpp"
@@ -21,6 +22,7 @@ class CpuProgram : public Program {
 
   Status run(const Batch& batch, std::uint32_t first, std::uint32_t last) override;
   std::uint32_t n_steps() const override { return static_cast<std::uint32_t>(steps_.size()); }
+  Status bind_adapter(std::uint32_t slot, std::span<const LowRank> pairs) override;
   const float* result() const override { return result_; }
   std::vector<float> download(plan::BufferId buffer, std::int64_t rows) const override;
   std::uint64_t scratch_bytes() const override { return region_.size(); }
@@ -59,6 +61,9 @@ class CpuProgram : public Program {
   SoloSteps solo_;                           // empty in block order
   std::vector<std::uint32_t> matmul_after_;  // of each step: the next that multiplies weights
   const float* result_ = nullptr;
+  AdapterBank adapters_;
+  memory::Region adapter_region_;  // of each thread
+  std::uint64_t adapter_bytes_ = 0;
   std::uint32_t embed_rows_ = 0;  // ids at or above it are refused
 
   // One run.

@@ -59,6 +59,11 @@ void RowProduct::run(const Worker& worker, const WeightRows& weights, const Oper
   if (glu_) multiply(*weights.up, up, n);
   for (std::int32_t i = 0; i < rows.m; ++i) {
     float* y = direct ? out.row(rows.out + i) + begin : gate + std::size_t{n} * i;
+    if (rows.adapters != nullptr) {
+      rows.adapters->add(weights.part, rows.out + i, begin, n, y);
+      if (glu_)
+        rows.adapters->add(weights.part + 1, rows.out + i, begin, n, up + std::size_t{n} * i);
+    }
     finish_row(worker, weights, rows.out + i, y, up + std::size_t{n} * i, out, temporary);
   }
 }

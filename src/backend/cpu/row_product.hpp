@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cpu/adapters.hpp"
 #include "backend/cpu/step.hpp"
 
 namespace orrery::backend::cpu {
@@ -14,6 +15,7 @@ struct WeightRows {
   const Matrix* w;
   const Matrix* up;
   std::uint32_t begin, rows;
+  std::size_t part = 0;  // which weight of its step w is; `up` is the next
 };
 
 // m operand rows, `stride` bytes apart; their results are rows of the output from `out` on.
@@ -22,6 +24,7 @@ struct OperandRows {
   std::uint64_t stride;
   std::int32_t m;
   std::int64_t out;
+  const RowAdapters* adapters = nullptr;
 };
 
 // Starts to bring in the first rows of a product: kernels fetch ahead of themselves, but nobody is

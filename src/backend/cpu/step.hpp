@@ -18,6 +18,8 @@
 
 namespace orrery::backend::cpu {
 
+class AdapterBank;
+
 // One thread inside a run.
 struct Worker {
   int thread = 0;
@@ -28,6 +30,8 @@ struct Worker {
   std::byte* own = nullptr;      // this thread's rows in such a run; null: those of the plan
   Cursor* cursors = nullptr;     // of the current step, one a thread
   std::byte* scratch = nullptr;  // private, 64-byte aligned
+  const AdapterBank* adapters = nullptr;  // null: no sequence of the batch has one
+  float* adapter_memory = nullptr;        // private, for those (adapters.hpp)
 
   // Items in order, whoever asks.
   std::int32_t next() const { return cursors->taken.fetch_add(1, std::memory_order_relaxed); }

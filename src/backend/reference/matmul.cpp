@@ -86,16 +86,51 @@ std::vector<double> ReferenceProgram::multiply(const std::vector<double>& x, std
   return y;
 }
 
+Status ReferenceProgram::bind_adapter(std::uint32_t slot, std::span<const LowRank> pairs) {
+  ORRERY_CHECK(slot < kMaxAdapters && adapters_[slot].empty());
+  adapters_[slot].assign(pairs.begin(), pairs.end());
+  return {};
+}
+
+void ReferenceProgram::add_adapters(const plan::Step& step, std::size_t weight, const Batch& batch,
+                                    std::vector<double>& y) const {
+  if (batch.adapter_scales == nullptr) return;
+  const bool outputs = plan_.buffers[step.in[0]].rows == plan::kOutputs;
+  const std::uint32_t cols = cols_of(step.in[0]), n = plan_.weights[step.w[weight]].rows;
+  const std::vector<double>& x = buffers_[step.in[0]];
+  for (std::size_t slot = 0; slot < kMaxAdapters; ++slot) {
+    for (const LowRank& pair : adapters_[slot]) {
+      if (pair.weight != step.w[weight]) continue;
+      for (std::int64_t r = 0; r < rows_of(step.in[0], batch); ++r) {
+        const std::int64_t sequence = batch.row_sequence[outputs ? batch.output_rows[r] : r];
+        const double scale = batch.adapter_scales[sequence * kMaxAdapters + slot];
+        for (std::uint32_t j = 0; j < pair.rank; ++j) {
+          double projected = 0.0;
+          for (std::uint32_t c = 0; c < cols; ++c)
+            projected += pair.a[j * cols + c] * x[r * cols + c];
+          for (std::uint32_t i = 0; i < n; ++i) {
+            y[r * n + i] += scale * projected * pair.b[j * pair.b_stride + i];
+          }
+        }
+      }
+    }
+  }
+}
+
 void ReferenceProgram::matmul(const plan::Step& step, const Batch& batch) {
   const std::int64_t rows = rows_of(step.in[0], batch);
   const std::vector<double>& x = buffers_[step.in[0]];  // (rows, cols)
   for (int k = 0; k < 3 && step.out[k] != plan::kNone; ++k) {
     std::vector<double> y = multiply(x, rows, step.w[k]);
+    add_adapters(step, static_cast<std::size_t>(k), batch, y);
     const std::uint32_t cols = cols_of(step.out[k]);
     std::vector<float> bias(cols, 0.0F);
     if (step.bias[k] != plan::kNone) bias = weight_row(step.bias[k], 0);
     std::vector<double> factor;
-    if (step.glu) factor = multiply(x, rows, step.w[1]);
+    if (step.glu) {
+      factor = multiply(x, rows, step.w[1]);
+      add_adapters(step, 1, batch, factor);
+    }
     std::vector<double>& out = buffers_[step.out[k]];
     for (std::size_t i = 0; i < y.size(); ++i) {
       double value = y[i] + bias[i % cols];

@@ -3,7 +3,9 @@
 // f32, as the group says) and the f32 results that leave the program are rounded.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@ class ReferenceProgram : public Program {
 
   Status run(const Batch& batch, std::uint32_t first, std::uint32_t last) override;
   std::uint32_t n_steps() const override;
+  Status bind_adapter(std::uint32_t slot, std::span<const LowRank> pairs) override;
   const float* result() const override { return result_.data(); }
   std::vector<float> download(plan::BufferId buffer, std::int64_t rows) const override;
   std::uint64_t scratch_bytes() const override;
@@ -38,6 +41,9 @@ class ReferenceProgram : public Program {
   void matmul(const plan::Step& step, const Batch& batch);
   std::vector<double> multiply(const std::vector<double>& x, std::int64_t rows,
                                plan::WeightId weight) const;
+  // y += what the adapters of each row's sequence make of x.
+  void add_adapters(const plan::Step& step, std::size_t weight, const Batch& batch,
+                    std::vector<double>& y) const;
   // experts.cpp
   void moe_route(const plan::Step& step, const Batch& batch);
   void moe_matmul(const plan::Step& step, const Batch& batch);
@@ -77,6 +83,7 @@ class ReferenceProgram : public Program {
   std::shared_ptr<ThreadTeam> team_;
   std::vector<std::vector<double>> buffers_;  // per buffer (rows at capacity, cols)
   std::vector<float> result_;                 // (rows, cols) of plan.result
+  std::array<std::vector<LowRank>, kMaxAdapters> adapters_;
 };
 
 double activate(plan::Activation activation, double x);
