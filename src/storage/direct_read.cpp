@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/topology.hpp"
 #include "memory/region.hpp"
 #include "storage/describe.hpp"
 
@@ -123,6 +124,11 @@ Result<std::unique_ptr<MappedFile>> DirectIo::map(const std::string& path) {
   // Before the file: what is being read to lives longer than its reader.
   memory::Region region;
   ORRERY_TRY(const auto file, io_.open_direct(path, kDirectDepth));
+  if (file->size() > available_memory()) {
+    return fail("E_MEMORY", fmt::format("{}: has {} bytes, of memory {} are available; map it "
+                                        "instead (--load map)",
+                                        file_label(path), file->size(), available_memory()));
+  }
   ORRERY_TRY(region, memory::Region::map(align_up(file->size(), kDirectAlignment)));
   ORRERY_TRY_VOID(read_directly(*file, {region.data(), region.size()}, file_label(path)));
   way_ = file->way();

@@ -21,6 +21,7 @@ Status read_directly(DirectFile& file, std::span<std::byte> target, std::string_
 
 // An Io whose map() reads files of at least kLeastDirect bytes directly into memory of their own
 // and leaves the rest to `io`. The bytes of such a file never change; they cannot be released.
+// E_MEMORY for a file that is larger than the memory that is available.
 class DirectIo final : public Io {
  public:
   static constexpr std::uint64_t kLeastDirect = 64U << 10U;

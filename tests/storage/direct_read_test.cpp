@@ -152,6 +152,14 @@ TEST(DirectRead, SmallFilesAreMapped) {
   EXPECT_EQ(direct.way(), "");
 }
 
+TEST(DirectRead, AFileLargerThanMemoryIsRefused) {
+  const test::TempDir folder;
+  const std::string path = folder.write("m", "sparse");
+  if (::truncate(path.c_str(), off_t{1} << 43U) != 0) GTEST_SKIP() << "no files of 8 TiB here";
+  DirectIo direct(system_io());
+  EXPECT_EQ(direct.map(path).error().kind, "E_MEMORY");
+}
+
 // Real files, at sizes around a block and a request.
 std::string load(DirectFile& file) {
   const auto target = memory::Region::map((file.size() + 4095) / 4096 * 4096);
