@@ -79,9 +79,11 @@ std::string to_text(const PageUse& use) {
 }
 
 std::string ready_pages(const Checkpoint& checkpoint, bool is_read_once) {
+  std::uint64_t bytes = 0;
+  for (const auto& file : checkpoint.mappings()) bytes += file->bytes().size();
+  if (bytes < kTrialBytes) return "mapped";  // not worth the look
   const PageUse use = page_use(checkpoint);
   if (use.bytes == 0) return "in memory of its own";
-  if (use.bytes < kTrialBytes) return "mapped";
   if (part_of(use.cached, use.bytes) < kWarm) {
     if (use.bytes > available_memory()) return "mapped, read as it is used: larger than memory";
     fetch_all(checkpoint);

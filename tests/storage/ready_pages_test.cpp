@@ -15,6 +15,7 @@ namespace {
 // The page cache and the disk of one file.
 struct Pages {
   std::uint64_t cached = 0, huge = 0;
+  bool known = true;       // they are pages of a file
   bool drops = true;       // nobody else uses the pages
   bool makes_huge = true;  // the file system's pages
   int fetches = 0;
@@ -24,7 +25,10 @@ class FakeFile final : public MappedFile {
  public:
   FakeFile(memory::Region region, Pages& pages) : region_(std::move(region)), pages_(pages) {}
   std::span<const std::byte> bytes() const override { return {region_.data(), region_.size()}; }
-  PageUse page_use() const override { return {region_.size(), pages_.cached, pages_.huge}; }
+  PageUse page_use() const override {
+    if (!pages_.known) return {};
+    return {region_.size(), pages_.cached, pages_.huge};
+  }
   void fetch(std::span<const std::byte> part) const override {
     ++pages_.fetches;
     const std::uint64_t come = std::min(part.size(), region_.size() - pages_.cached);
@@ -95,8 +99,9 @@ TEST(ReadyPages, SmallFilesAndMemoryAreLeftAlone) {
   Pages pages{.cached = 5 * kMiB};
   EXPECT_EQ(say(pages, false, 5 * kMiB), "mapped");
   EXPECT_EQ(pages.fetches, 0);
-  CheckpointParts none;
-  EXPECT_EQ(ready_pages(**make_checkpoint(std::move(none)), false), "in memory of its own");
+  Pages memory{.known = false};
+  EXPECT_EQ(say(memory), "in memory of its own");
+  EXPECT_EQ(memory.fetches, 0);
 }
 
 TEST(ReadyPages, TextOfThePages) {
