@@ -11,6 +11,7 @@
 
 #include "base/clock.hpp"
 #include "cli/app.hpp"
+#include "cli/bench_parts.hpp"
 #include "cli/bench_steps.hpp"
 #include "cli/model_arg.hpp"
 #include "cli/numbers.hpp"
@@ -212,6 +213,7 @@ void print_json(const engine::Model& model, const Bench& bench) {
     entry["sequences"] = m.sequences;
     entry["threads"] = model.info().threads;
     entry["layout"] = model.info().packed_bytes > 0 ? "packed" : "file";
+    entry["load"] = model.info().load;
     entry["tokens_per_second"] = {{"median", median(m.rates)},
                                   {"min", std::ranges::min(m.rates)},
                                   {"max", std::ranges::max(m.rates)}};
@@ -263,8 +265,8 @@ void print_table(const engine::Model& model, const std::vector<Measurement>& res
         "same threads",
         human_bytes(static_cast<std::uint64_t>(m.bytes_per_token)), 100 * m.bandwidth_fraction));
   }
-  print_note(fmt::format("{}; weights {}; peak memory {}", model.info().device, layout_name(model),
-                         human_bytes(peak_rss_bytes())));
+  print_note(fmt::format("{}; weights {} ({}); peak memory {}", model.info().device,
+                         layout_name(model), model.info().load, human_bytes(peak_rss_bytes())));
 }
 
 void print_steps(const Bench& bench) {
@@ -303,6 +305,7 @@ Status bench(Options options) {
 
 void add_bench(Command program) {
   Command command = program.command("bench", "measure prefill and decode");
+  command.accepts_one_command();
   auto options = std::make_shared<Options>();
   command.option("MODEL", options->model, "model file, folder or short name");
   command.option("--prefill", options->prefill, "prompt tokens").range(0, 1 << 24);
@@ -314,7 +317,10 @@ void add_bench(Command program) {
   command.flag("--steps", options->steps, "where the time goes, step by step");
   command.flag("--json", options->json, "every figure, as JSON");
   add_open_options(command, options->open);
+  add_load_option(command, options->open);
   command.does([options] { return bench(*options); });
+  add_bench_load(command);
+  add_bench_copies(command);
 }
 
 }  // namespace orrery::cli

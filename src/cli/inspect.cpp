@@ -151,6 +151,7 @@ void add_inspect(Command program) {
   inspect.does([model] { return inspect_file(*model); });
   Command device = inspect.command("device", "the processor and the kernels for it");
   device.does(inspect_device);
+  add_inspect_memory(inspect);
   add_inspect_plan(inspect);
   add_inspect_tokens(inspect);
   add_inspect_template(inspect);

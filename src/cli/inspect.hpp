@@ -8,6 +8,7 @@
 
 namespace orrery::cli {
 
+void add_inspect_memory(Command inspect);
 void add_inspect_plan(Command inspect);
 void add_inspect_tokens(Command inspect);
 void add_inspect_template(Command inspect);

@@ -42,6 +42,14 @@ Result<engine::WeightLayout> parse_layout(const std::string& text) {
               fmt::format("\"{}\" is no layout; there are auto, file and packed", printable(text)));
 }
 
+Result<storage::LoadMode> parse_load(const std::string& text) {
+  if (text == "auto") return storage::LoadMode::automatic;
+  if (text == "map") return storage::LoadMode::map;
+  if (text == "direct") return storage::LoadMode::direct;
+  return fail(kUsageError, fmt::format("\"{}\" is no way to load; there are auto, map and direct",
+                                       printable(text)));
+}
+
 void add_open_options(Command command, OpenOptions& options) {
   command.option("-t,--threads", options.threads, "threads; 0 takes the physical cores")
       .range(0, 256);
@@ -67,6 +75,17 @@ void add_open_options(Command command, OpenOptions& options) {
                "prefill with decode's number classes: slower, independent of chunking");
 }
 
+void add_load_option(Command command, OpenOptions& options) {
+  command.option(
+      "--load",
+      [&options](const std::string& text) -> Status {
+        ORRERY_TRY(options.load, parse_load(text));
+        return {};
+      },
+      "how files come into memory: map (as they are), direct (read past the page cache) or auto "
+      "(default: mapped, read ahead where they are cold, small pages mended)");
+}
+
 Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
                                                         const OpenOptions& options,
                                                         engine::Device device) {
@@ -78,6 +97,7 @@ Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
   model_options.context = options.context;
   model_options.deterministic = options.deterministic;
   model_options.layout = options.layout;
+  model_options.load = options.load;
   model_options.k_type = options.kv.k;
   model_options.v_type = options.kv.v;
   model_options.pooling = options.pooling;

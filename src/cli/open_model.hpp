@@ -22,6 +22,7 @@ struct KvTypes {
 Result<KvTypes> parse_kv_types(const std::string& text);
 
 Result<engine::WeightLayout> parse_layout(const std::string& text);
+Result<storage::LoadMode> parse_load(const std::string& text);
 
 struct OpenOptions {
   int threads = 0;            // 0: physical cores
@@ -30,11 +31,13 @@ struct OpenOptions {
   bool deterministic = false;
   KvTypes kv;
   engine::WeightLayout layout = engine::WeightLayout::automatic;
+  storage::LoadMode load = storage::LoadMode::automatic;
   std::optional<plan::PoolKind> pooling = {};
 };
 
-// --threads, --ctx, --kv-type, --layout, --deterministic.
+// --threads, --ctx, --kv-type, --layout, --deterministic; --load apart, for those that choose.
 void add_open_options(Command command, OpenOptions& options);
+void add_load_option(Command command, OpenOptions& options);
 
 // Locates and opens; warnings of the files go to stderr.
 Result<std::shared_ptr<const engine::Model>> open_model(

@@ -69,9 +69,10 @@ Result<std::vector<text::TokenId>> prompt_tokens(const RunOptions& options,
 
 void print_model(const RunOptions& options, const engine::Model& model) {
   if (options.quiet) return;
-  print_note(fmt::format("{}: {} of weights{}, context {}{}, {}", printable(model.info().name),
+  print_note(fmt::format("{}: {} of weights{} ({}), context {}{}, {}", printable(model.info().name),
                          human_bytes(model.info().weight_bytes),
-                         model.info().packed_bytes > 0 ? ", packed" : "", model.info().context,
+                         model.info().packed_bytes > 0 ? ", packed" : "", model.info().load,
+                         model.info().context,
                          model.info().context < model.info().training_context
                              ? fmt::format(" of {}", model.info().training_context)
                              : "",
@@ -152,6 +153,7 @@ void add_run(Command program) {
   add_sampling_options(command, *options);
   add_adapter_option(command, options->adapters);
   add_open_options(command, options->open);
+  add_load_option(command, options->open);
   command.does([options, prompt] {
     options->has_prompt = prompt.given();
     return run(*options);

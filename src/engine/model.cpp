@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
+#include <thread>
 
 #include "base/checked.hpp"
+#include "base/clock.hpp"
 #include "base/topology.hpp"
+#include "storage/direct_read.hpp"
 
 namespace orrery::engine {
 namespace {
@@ -54,6 +58,13 @@ std::uint64_t bytes_per_token(std::span<const plan::CacheGroup> groups) {
   return bytes;
 }
 
+// Seconds since `start`, which is now from here on.
+double lap(double& start) {
+  const double before = start;
+  start = now_seconds();
+  return start - before;
+}
+
 std::string file_name(const std::string& path) {
   return std::filesystem::path(path).lexically_normal().filename().string();
 }
@@ -64,7 +75,8 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& path,
                                                  const ModelOptions& options, storage::Io& io) {
   std::shared_ptr<Model> model(new Model);
   model->options_ = options;
-  ORRERY_TRY(model->checkpoint_, storage::Checkpoint::open(path, io));
+  double start = now_seconds();
+  ORRERY_TRY_VOID(model->load_files(path, io));
   const auto found = model->checkpoint_->warnings();
   model->warnings_.assign(found.begin(), found.end());
   // Parameters and shapes first: a model that is refused for them costs no vocabulary.
@@ -72,15 +84,58 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& path,
   const std::vector<std::string>& notes = loaded.hparams().notes;
   model->warnings_.insert(model->warnings_.end(), notes.begin(), notes.end());
   model->loaded_.emplace(std::move(loaded));
-  ORRERY_TRY_VOID(model->load_text());
-  ORRERY_TRY_VOID(model->load_plans());
+  if (options.load == storage::LoadMode::automatic) {
+    model->info_.load = storage::ready_pages(*model->checkpoint_, model->packs_weights());
+  }
+  model->info_.times.files = lap(start);
+  ORRERY_TRY_VOID(model->load_parts());
   ORRERY_TRY_VOID(model->checkpoint_->check_files(true));
   return model;
 }
 
+// The vocabulary's tables take as long as the rest of a small model; neither needs the other.
+Status Model::load_parts() {
+  Status text;
+  const auto load = [&] {
+    double start = now_seconds();
+    text = load_text();
+    info_.times.text = lap(start);
+  };
+  std::thread beside;
+  try {
+    beside = std::thread(load);
+  } catch (const std::system_error&) {
+    load();
+  }
+  double start = now_seconds();
+  const Status plans = load_plans();
+  info_.times.plans = lap(start) - info_.times.packing;
+  if (beside.joinable()) beside.join();
+  ORRERY_TRY_VOID(std::move(text));
+  ORRERY_TRY_VOID(plans);
+  warnings_.insert(warnings_.end(), text_warnings_.begin(), text_warnings_.end());
+  describe();
+  return {};
+}
+
+Status Model::load_files(const std::string& path, storage::Io& io) {
+  if (options_.load != storage::LoadMode::direct) {
+    info_.load = "mapped as it is";
+    ORRERY_TRY(checkpoint_, storage::Checkpoint::open(path, io));
+    return {};
+  }
+  storage::DirectIo direct(io);
+  ORRERY_TRY(checkpoint_, storage::Checkpoint::open(path, direct));
+  info_.load = direct.way().empty() ? "mapped: small files are not read directly"
+                                    : "in memory of its own, read by " + direct.way();
+  return {};
+}
+
 Status Model::load_text() {
   ORRERY_TRY(tokenizer_, text::Tokenizer::load(*checkpoint_));
-  sampling_ = sampling_defaults(*checkpoint_, warnings_);
+  // The first text pays for the merges, which can be now.
+  static_cast<void>(tokenizer_->encode("first", {}));
+  sampling_ = sampling_defaults(*checkpoint_, text_warnings_);
   // A broken template is no reason to refuse the model: whoever asks for the template gets this.
   auto source = chat_template_source(*checkpoint_);
   if (!source) {
@@ -118,9 +173,7 @@ Status Model::load_plans() {
       options_.cache_budget_bytes > 0 ? options_.cache_budget_bytes : available_memory() / 2;
   info_.cache_budget_bytes = budget;
   info_.training_context = loaded_->hparams().context_length;
-  ORRERY_TRY_VOID(loaded_->hparams().causal ? load_writer(budget) : load_encoder(budget));
-  describe();
-  return {};
+  return loaded_->hparams().causal ? load_writer(budget) : load_encoder(budget);
 }
 
 Status Model::load_writer(std::uint64_t budget) {
@@ -156,7 +209,7 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
                                           .context = info_.context,
                                           .slice = 1,
                                           .budget_bytes = budget}));
-  if (info_.packed_bytes > 0) packed_.fill(*checkpoint_, info_.threads);
+  pack();
   executor_->watch(*checkpoint_);
   info_.scratch_bytes = executor_->scratch_bytes();
   return {};
@@ -172,7 +225,7 @@ Status Model::load_encoder(std::uint64_t budget) {
   ORRERY_TRY(info_.context, choose_context(bound.plan.groups, budget));
   ORRERY_TRY_VOID(prepare_embedder());
   info_.packed_bytes = packed_.bytes().size();
-  if (info_.packed_bytes > 0) packed_.fill(*checkpoint_, info_.threads);
+  pack();
   info_.scratch_bytes = embedder_->program().scratch_bytes();
   return {};
 }
@@ -192,6 +245,13 @@ void Model::describe() {
         "the tokenizer has {} tokens, the model only {}: some texts cannot be evaluated",
         tokenizer_->vocab_size(), vocab));
   }
+}
+
+void Model::pack() {
+  if (info_.packed_bytes == 0) return;
+  double start = now_seconds();
+  packed_.fill(*checkpoint_, info_.threads);
+  info_.times.packing = lap(start);
 }
 
 bool Model::packs_weights() const {

@@ -22,6 +22,7 @@
 #include "model/adapter.hpp"
 #include "model/model.hpp"
 #include "storage/checkpoint.hpp"
+#include "storage/ready_pages.hpp"
 #include "text/chat_template.hpp"
 #include "text/tokenizer.hpp"
 
@@ -43,9 +44,18 @@ struct ModelOptions {
   std::uint32_t max_sequences = 1;       // sessions open at once
   std::uint64_t cache_budget_bytes = 0;  // 0: half of the memory that is available
   WeightLayout layout = WeightLayout::automatic;  // device cpu
+  storage::LoadMode load = storage::LoadMode::automatic;
   // Of cached keys and values: f32, f16, bf16, q8_0 or q4_0; device cpu_f32: always f32.
   DType k_type = DType::f16, v_type = DType::f16;
   std::optional<plan::PoolKind> pooling = {};  // of vectors of texts; else as the file says
+};
+
+// Where the time of opening a model went, in seconds.
+struct LoadTimes {
+  double files = 0;    // mapped or read, their tables checked
+  double text = 0;     // tokenizer and chat template, beside the rest
+  double plans = 0;    // recorded and compiled, the cache reserved
+  double packing = 0;  // of weights
 };
 
 // For printing.
@@ -64,6 +74,8 @@ struct ModelInfo {
   std::uint64_t cache_budget_bytes = 0;
   std::uint32_t context = 0;  // tokens of a sequence
   std::uint32_t training_context = 0;
+  std::string load;  // how the pages of the files came into memory
+  LoadTimes times;
 };
 
 class Model : public std::enable_shared_from_this<Model> {
@@ -108,6 +120,8 @@ class Model : public std::enable_shared_from_this<Model> {
 
  private:
   Model() = default;
+  Status load_files(const std::string& path, storage::Io& io);
+  Status load_parts();
   Status load_text();
   Status load_plans();
   Status load_writer(std::uint64_t budget);
@@ -121,6 +135,7 @@ class Model : public std::enable_shared_from_this<Model> {
   Result<BoundPlan> record(plan::Phase phase, plan::Capacity capacity, std::uint32_t context) const;
   Status compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget);
   bool packs_weights() const;
+  void pack();
 
   ModelOptions options_;
   ModelInfo info_;
@@ -139,6 +154,7 @@ class Model : public std::enable_shared_from_this<Model> {
   mutable std::unique_ptr<Embedder> embedder_;  // guarded by turn()
   mutable std::mutex encoder_mutex_;            // a model without an executor
   std::vector<std::string> warnings_;
+  std::vector<std::string> text_warnings_;  // load_text()'s, which runs beside the rest
 };
 
 }  // namespace orrery::engine

@@ -68,6 +68,8 @@ class Checkpoint {
   // Oddities that do not stop the loading, one sentence each (bytes after the last tensor, ...).
   virtual std::span<const std::string> warnings() const = 0;
 
+  // Of the weight files, in their order: how their pages lie and are read.
+  virtual std::span<const std::unique_ptr<MappedFile>> mappings() const { return {}; }
   // Lets go of the memory of a part of a tensor's bytes; they can be read again.
   virtual void release(std::span<const std::byte>) const {}
 

@@ -41,6 +41,8 @@ class LoadedCheckpoint final : public Checkpoint {
     return {};
   }
 
+  std::span<const std::unique_ptr<MappedFile>> mappings() const override { return parts_.mappings; }
+
   void release(std::span<const std::byte> part) const override {
     for (const std::unique_ptr<MappedFile>& file : parts_.mappings) {
       const std::span<const std::byte> bytes = file->bytes();

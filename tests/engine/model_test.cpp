@@ -9,6 +9,7 @@
 
 #include "engine/eval.hpp"
 #include "engine/session.hpp"
+#include "support/memory_io.hpp"
 #include "support/paths.hpp"
 
 namespace orrery::engine {
@@ -138,6 +139,29 @@ TEST_F(ModelTest, DivergenceOfTheFastPathFromTheReferenceIsSmall) {
   EXPECT_EQ(result->scored, 3U * 31U);
   EXPECT_LT(result->mean_kl, 1e-4);
   EXPECT_GT(result->same_top1, 0.95);
+}
+
+TEST_F(ModelTest, EveryCallOfADirectLoadMayFail) {
+  std::ifstream file(golden("llama-f16.gguf"), std::ios::binary);
+  test::MemoryIo io;
+  io.files["m.gguf"] = {std::istreambuf_iterator<char>(file), {}};
+  ModelOptions options;
+  options.threads = 1;
+  options.load = storage::LoadMode::direct;
+  int failed = 0;
+  for (int k = 1; k < 100; ++k) {
+    io.calls = 0;
+    io.fail_call = k;
+    const auto model = Model::open("m.gguf", options, io);
+    if (io.calls < k) {
+      ASSERT_TRUE(model.has_value()) << model.error().message;
+      EXPECT_EQ((*model)->info().load, "in memory of its own, read by memory");
+      break;
+    }
+    EXPECT_FALSE(model.has_value()) << k;
+    ++failed;
+  }
+  EXPECT_EQ(failed, 6);  // looked at twice, opened, one request started and ended, compared
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -38,6 +39,13 @@ class MemoryIo : public storage::Io {
   Result<std::unique_ptr<storage::MappedFile>> map(const std::string& path) override {
     ORRERY_TRY(const std::string* text, text_of(path));
     return std::make_unique<MemoryMapping>(*text);
+  }
+
+  // Each read that ends counts as a call, too.
+  Result<std::unique_ptr<storage::DirectFile>> open_direct(const std::string& path,
+                                                           std::uint32_t) override {
+    ORRERY_TRY(const std::string* text, text_of(path));
+    return std::make_unique<MemoryDirectFile>(*this, *text);
   }
 
   Result<std::string> read_file(const std::string& path, std::uint64_t limit) override {
@@ -88,6 +96,31 @@ class MemoryIo : public storage::Io {
   }
 
  private:
+  class MemoryDirectFile final : public storage::DirectFile {
+   public:
+    MemoryDirectFile(MemoryIo& io, std::string text) : io_(io), text_(std::move(text)) {}
+    std::uint64_t size() const override { return text_.size(); }
+    std::string_view way() const override { return "memory"; }
+    Status start(std::uint32_t id, std::uint64_t offset, std::span<std::byte> into) override {
+      if (io_.fault()) return fault_error("start");
+      const std::uint64_t n = std::min<std::uint64_t>(into.size(), text_.size() - offset);
+      std::memcpy(into.data(), text_.data() + offset, n);
+      done_.push_back({id, static_cast<std::int64_t>(n)});
+      return {};
+    }
+    Result<Done> wait() override {
+      const Done done = done_.back();  // not the order in which they were started
+      done_.pop_back();
+      return io_.fault() ? Done{done.id, -EIO} : done;
+    }
+    bool is_unchanged() const override { return !io_.fault(); }
+
+   private:
+    MemoryIo& io_;
+    std::string text_;
+    std::vector<Done> done_;
+  };
+
   class MemoryNewFile final : public storage::NewFile {
    public:
     MemoryNewFile(MemoryIo& io, std::string path) : io_(io), path_(std::move(path)) {}
