@@ -85,7 +85,8 @@ Status KvPages::map_group(Group& group, const KvOptions& options) {
 }
 
 KvPages::~KvPages() {
-  for (const Group& group : groups_) {
+  for (Group& group : groups_) {
+    group.guard.reset();
     if (group.base != nullptr) munmap(group.base, group.reserved);
   }
 }
@@ -111,7 +112,7 @@ const std::int32_t* KvPages::table(SequenceId sequence, std::size_t group) const
 Result<SequenceId> KvPages::open() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
     if (sequences_[i].is_open) continue;
-    sequences_[i] = {true, 0};
+    sequences_[i] = {true, 0, false};
     return static_cast<SequenceId>(i);
   }
   return fail("E_SEQUENCES",
@@ -169,6 +170,7 @@ std::int32_t KvPages::take(Group& group) {
 void KvPages::release(Group& group, std::int32_t page) {
   ORRERY_CHECK(group.users[page] > 0);
   if (--group.users[page] > 0) return;
+  if (unmap(group, page)) return;
   group.free.push_back(page);
   ++group.free_with_memory;
 }
@@ -251,6 +253,7 @@ void KvPages::truncate(SequenceId sequence, std::uint32_t new_length) {
     }
   }
   state.length = new_length;
+  if (new_length == 0) state.is_lost = false;
 }
 
 // The first page that a token at position `length` reads.
@@ -297,6 +300,7 @@ void KvPages::drop_behind(SequenceId sequence) {
 
 std::uint32_t KvPages::share_prefix(SequenceId from, SequenceId to, std::uint32_t length) {
   ORRERY_CHECK(from != to && sequences_[to].is_open && sequences_[to].length == 0);
+  if (sequences_[from].is_lost) return 0;
   length = std::min(length, sequences_[from].length);
   const std::uint32_t whole =
       reusable(from, length / plan::kPageTokens * plan::kPageTokens) / plan::kPageTokens;
