@@ -1,8 +1,11 @@
 // What tells one model's pages from another's.
 #include <xxhash.h>
 
+#include <algorithm>
 #include <memory>
-#include <string>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "engine/kv_index.hpp"
 
@@ -29,25 +32,28 @@ class Hash {
   std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
 };
 
-XXH128_hash_t hash_model(const storage::Checkpoint& files) {
-  Hash hash;
-  std::uint32_t file = UINT32_MAX;
+// Bytes of each file before its first tensor: all of its metadata.
+std::vector<std::span<const std::byte>> headers_of(const storage::Checkpoint& files) {
+  std::vector<std::span<const std::byte>> headers(files.files().size());
   for (const storage::TensorInfo& tensor : files.tensors()) {
     if (tensor.data == nullptr) continue;
-    // What stands before the first tensor of a file: all of its metadata.
-    if (tensor.file != file) {
-      std::uint64_t header = tensor.offset;
-      for (const storage::TensorInfo& other : files.tensors()) {
-        if (other.file == tensor.file) header = std::min(header, other.offset);
-      }
-      hash.bytes(tensor.data - tensor.offset, header);
-      file = tensor.file;
-    }
+    std::span<const std::byte>& header = headers[tensor.file];
+    if (!header.empty() && header.size() <= tensor.offset) continue;
+    header = {tensor.data - tensor.offset, tensor.offset};
+  }
+  return headers;
+}
+
+XXH128_hash_t hash_model(const storage::Checkpoint& files) {
+  Hash hash;
+  for (const auto header : headers_of(files)) hash.bytes(header.data(), header.size());
+  for (const storage::TensorInfo& tensor : files.tensors()) {
     hash.text(tensor.name);
     hash.number(static_cast<std::uint64_t>(tensor.type));
     for (const std::uint64_t dim : tensor.dims) hash.number(dim);
     hash.number(tensor.offset);
     hash.number(tensor.bytes);
+    if (tensor.data == nullptr) continue;
     const std::uint64_t sample = std::min(kSample, tensor.bytes);
     hash.bytes(tensor.data + (tensor.bytes - sample) / 2, sample);
   }
