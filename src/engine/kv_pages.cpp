@@ -178,6 +178,7 @@ void KvPages::release(Group& group, std::int32_t page) {
 Status KvPages::extend(SequenceId sequence, std::uint32_t new_length) {
   Sequence& state = sequences_[sequence];
   ORRERY_CHECK(state.is_open && new_length >= state.length);
+  if (state.is_lost) return std::unexpected(lost_pages());
   if (new_length > context_) {
     return fail("E_CONTEXT", fmt::format("{} tokens do not fit into the context of {} tokens",
                                          new_length, context_));
@@ -278,6 +279,7 @@ std::uint32_t KvPages::held(const Group& group, SequenceId sequence, std::uint32
 
 std::uint32_t KvPages::reusable(SequenceId sequence, std::uint32_t length) const {
   ORRERY_CHECK(length <= sequences_[sequence].length);
+  if (sequences_[sequence].is_lost) return 0;
   // Where a group holds less, all must hold that.
   for (std::size_t agreed = 0; agreed < groups_.size() && length > 0;) {
     const std::uint32_t less = held(groups_[agreed], sequence, length);
@@ -300,7 +302,6 @@ void KvPages::drop_behind(SequenceId sequence) {
 
 std::uint32_t KvPages::share_prefix(SequenceId from, SequenceId to, std::uint32_t length) {
   ORRERY_CHECK(from != to && sequences_[to].is_open && sequences_[to].length == 0);
-  if (sequences_[from].is_lost) return 0;
   length = std::min(length, sequences_[from].length);
   const std::uint32_t whole =
       reusable(from, length / plan::kPageTokens * plan::kPageTokens) / plan::kPageTokens;

@@ -98,7 +98,8 @@ class KvPages {
   void set_mapped(SequenceId sequence, std::size_t group, std::uint32_t entry);
   bool can_map(std::size_t group) const;  // the system's pages divide those of the group
   // E_CHANGED, once, when bytes of mapped pages were lost because their file was cut; all sequences
-  // with mapped pages are lost then: nothing of them may be read until they are truncated to 0.
+  // with mapped pages are lost then: nothing of them is reusable, and until they are truncated to 0
+  // they cannot be extended (E_CHANGED).
   Status check_mapped();
   bool is_lost(SequenceId sequence) const { return sequences_[sequence].is_lost; }
 
@@ -151,6 +152,7 @@ class KvPages {
   Error out_of_memory(SequenceId sequence) const;
   void release_from(Group& group, SequenceId sequence, std::uint32_t first);
   bool unmap(Group& group, std::int32_t page);  // kv_saved.cpp
+  static Error lost_pages();
   // kv_state.cpp
   Status extend_state(Group& group, SequenceId sequence, std::uint32_t new_length);
   void take_back_state(Group& group, SequenceId sequence, std::uint32_t length);

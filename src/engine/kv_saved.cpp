@@ -126,9 +126,13 @@ Status KvPages::check_mapped() {
     }
   }
   if (is_whole) return {};
-  return fail("E_CHANGED",
-              "a saved session was cut or its disk failed while its pages were in use; ask again: "
-              "it is read anew from its text");
+  return std::unexpected(lost_pages());
+}
+
+Error KvPages::lost_pages() {
+  return {"E_CHANGED",
+          "a saved session was cut or its disk failed while its pages were in use; ask again: it "
+          "is read anew from its text"};
 }
 
 }  // namespace orrery::engine

@@ -94,7 +94,6 @@ Result<Evaluation> Session::evaluate(std::span<const text::TokenId> tokens,
   }
   ORRERY_TRY_VOID(check_tokens(tokens, *executor_));
 
-  if (executor_->kv().is_lost(sequence_)) clear();
   const auto n = static_cast<std::uint32_t>(tokens.size());
   const std::size_t length = held_.size();
   evaluation.reused = rewind(tokens);
@@ -186,10 +185,6 @@ Status decode_batch(std::span<Session* const> sessions, std::span<const text::To
     Session& session = *sessions[extended];
     ORRERY_CHECK(session.executor_.get() == &executor);
     const auto length = static_cast<std::uint32_t>(session.held_.size());
-    if (executor.kv().is_lost(session.sequence_)) {
-      status = fail("E_CHANGED", "the pages of a saved session were lost while they were in use");
-      break;
-    }
     executor.kv().drop_behind(session.sequence_);
     status = executor.kv().extend(session.sequence_, length + 1);
     if (!status) break;
