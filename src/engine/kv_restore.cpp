@@ -54,6 +54,7 @@ class Restorer {
       restored.problem =
           Error{"E_SESSION", "some of the session's pages are damaged and are computed again"};
       kv_.truncate(sequence_, 0);
+      jobs_.clear();
       length = usable(length);
     }
     restored.tokens = length;
