@@ -38,6 +38,7 @@ int run_cli(int argc, const char* const* argv) {
   add_bench(program);
   add_silicon(program);
   add_models(program);
+  add_sessions(program);
   add_quantize(program);
   add_imatrix(program);
   if (const auto exit_code = line.parse(argc, argv)) return *exit_code;

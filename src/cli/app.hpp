@@ -19,6 +19,7 @@ void add_eval(Command program);
 void add_bench(Command program);
 void add_silicon(Command program);
 void add_models(Command program);
+void add_sessions(Command program);
 void add_quantize(Command program);
 void add_imatrix(Command program);
 

@@ -8,6 +8,7 @@
 #include "cli/line_editor.hpp"
 #include "cli/model_arg.hpp"
 #include "cli/run_options.hpp"
+#include "cli/saved_session.hpp"
 #include "cli/terminal.hpp"
 #include "storage/locate.hpp"
 
@@ -27,13 +28,13 @@ constexpr const char* kHelp =
 
 class Chat {
  public:
-  Chat(const RunOptions& options, const engine::Model& model,
-       std::unique_ptr<engine::Session> session, engine::Sampler sampler)
+  Chat(const RunOptions& options, const engine::Model& model, SavedSession saved,
+       Conversation conversation, engine::Sampler sampler)
       : options_(options),
         model_(model),
-        session_(std::move(session)),
+        saved_(std::move(saved)),
         sampler_(std::move(sampler)),
-        conversation_(options.system) {}
+        conversation_(std::move(conversation)) {}
 
   Status run() {
     LineEditor editor(history_file());
@@ -76,12 +77,14 @@ class Chat {
       print(text);
       return std::fflush(stdout) == 0;
     };
-    ORRERY_TRY(last_, engine::generate(*session_, model_.tokenizer(), sampler_, tokens, generate));
+    ORRERY_TRY(last_,
+               engine::generate(saved_.session(), model_.tokenizer(), sampler_, tokens, generate));
     print("\n");
     if (last_.finish == engine::FinishReason::context) {
       print_note("note: the context is full; /reset begins anew");
     }
     conversation_.add("assistant", answer);
+    saved_.save(conversation_);
     return {};
   }
 
@@ -116,7 +119,7 @@ class Chat {
 
   const RunOptions& options_;
   const engine::Model& model_;
-  std::unique_ptr<engine::Session> session_;
+  SavedSession saved_;
   engine::Sampler sampler_;
   Conversation conversation_;
   engine::Generation last_;
@@ -129,10 +132,13 @@ Status chat(const RunOptions& options, const engine::Model& model) {
     return fail(kUsageError, "a chat needs a model with a chat template; give a text with -p");
   }
   ORRERY_TRY_VOID(model.chat_template());
-  ORRERY_TRY(auto session, open_session(model, options.adapters));
+  Conversation conversation(options.system);
+  ORRERY_TRY(auto saved,
+             SavedSession::open(model, options.session, options.adapters, conversation));
+  if (!options.system.empty()) conversation.set_system(options.system);
   ORRERY_TRY(auto sampler, engine::Sampler::create(sampler_params(options, model), model.n_tokens(),
                                                    model.executor()->context()));
-  return Chat(options, model, std::move(session), std::move(sampler)).run();
+  return Chat(options, model, std::move(saved), std::move(conversation), std::move(sampler)).run();
 }
 
 }  // namespace orrery::cli

@@ -9,6 +9,7 @@
 #include "cli/model_arg.hpp"
 #include "cli/progress.hpp"
 #include "cli/run_options.hpp"
+#include "cli/saved_session.hpp"
 #include "cli/terminal.hpp"
 
 namespace orrery::cli {
@@ -55,12 +56,9 @@ Status read_prompt(RunOptions& options) {
 }
 
 Result<std::vector<text::TokenId>> prompt_tokens(const RunOptions& options,
-                                                 const engine::Model& model) {
-  if (!options.raw && model.has_chat_template()) {
-    Conversation conversation(options.system);
-    conversation.add("user", options.prompt);
-    return conversation.tokens(model);
-  }
+                                                 const engine::Model& model,
+                                                 const Conversation& conversation) {
+  if (!options.raw && model.has_chat_template()) return conversation.tokens(model);
   if (!options.raw) {
     print_note("note: the model has no chat template; it continues the text as it is");
   }
@@ -80,8 +78,12 @@ void print_model(const RunOptions& options, const engine::Model& model) {
 }
 
 Status answer(const RunOptions& options, const engine::Model& model) {
-  ORRERY_TRY(const auto tokens, prompt_tokens(options, model));
-  ORRERY_TRY(const auto session, open_session(model, options.adapters));
+  Conversation conversation(options.system);
+  ORRERY_TRY(auto saved,
+             SavedSession::open(model, options.session, options.adapters, conversation));
+  if (!options.system.empty()) conversation.set_system(options.system);
+  conversation.add("user", options.prompt);
+  ORRERY_TRY(const auto tokens, prompt_tokens(options, model, conversation));
   ORRERY_TRY(auto sampler, engine::Sampler::create(sampler_params(options, model), model.n_tokens(),
                                                    model.executor()->context()));
   print_model(options, model);  // a prompt that cannot be answered is one line, its error
@@ -91,15 +93,19 @@ Status answer(const RunOptions& options, const engine::Model& model) {
     progress.update(done, todo);
   };
   bool writable = true;
+  std::string said;
   generate.on_text = [&](std::string_view text) {
     progress.finish();
+    said += text;
     print(text);
     writable = std::fflush(stdout) == 0;
     return writable;
   };
   ORRERY_TRY(const engine::Generation generation,
-             engine::generate(*session, model.tokenizer(), sampler, tokens, generate));
+             engine::generate(saved.session(), model.tokenizer(), sampler, tokens, generate));
   if (!options.raw) print("\n");
+  conversation.add("assistant", said);
+  saved.save(conversation);
   if (generation.finish == engine::FinishReason::context) {
     print_note(fmt::format("note: the context of {} tokens is full", model.info().context));
   }
@@ -108,13 +114,27 @@ Status answer(const RunOptions& options, const engine::Model& model) {
   return {};
 }
 
+Status check_session(const RunOptions& options) {
+  if (options.session.empty()) return {};
+  if (options.raw) {
+    return fail(kUsageError, "a session keeps a conversation, and --raw has none");
+  }
+  ORRERY_TRY_VOID(session_path(options.session));
+  return {};
+}
+
 Status run(RunOptions options) {
+  ORRERY_TRY_VOID(check_session(options));
   ORRERY_TRY_VOID(read_prompt(options));
   if (options.has_prompt && options.prompt.empty()) {
     return fail(kUsageError, "the prompt is empty");
   }
   ORRERY_TRY(const auto model, open_model(options.model, options.open));
   ORRERY_TRY_VOID(engine::validate(sampler_params(options, *model), model->n_tokens()));
+  if (!options.session.empty() && !model->has_chat_template()) {
+    return fail(kUsageError,
+                "a session keeps a conversation: it needs a model with a chat template");
+  }
   catch_interrupts();
   if (options.has_prompt) return answer(options, *model);
   print_model(options, *model);
@@ -148,6 +168,8 @@ void add_run(Command program) {
   command.option("--stop", options->stop, "stop before this text (repeatable)").repeatable();
   command.option("--on-overflow", options->on_overflow, "error or shift, when the context is full")
       .one_of({"error", "shift"});
+  command.option("--session", options->session,
+                 "go on with the conversation that is kept under this name, and keep it");
   command.flag("--raw", options->raw, "no chat template: continue the text as it is");
   command.flag("--quiet", options->quiet, "the answer alone");
   add_sampling_options(command, *options);

@@ -15,6 +15,7 @@ namespace orrery::cli {
 struct RunOptions {
   std::vector<std::string> positional;  // [MODEL] [TEXT]
   std::string model, prompt, file, system;
+  std::string session;  // the name of a kept one; "": none
   bool has_prompt = false;
   std::uint32_t max_tokens = 0;
   OpenOptions open;

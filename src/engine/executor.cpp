@@ -86,13 +86,13 @@ std::uint64_t Executor::scratch_bytes() const {
 }
 
 Status Executor::run(Phase& phase, std::uint32_t first_step, std::uint32_t last_step) {
-  ORRERY_TRY_VOID(check_weights());
+  ORRERY_TRY_VOID(check_mapped());
   if (observer_ != nullptr) {
     ORRERY_TRY_VOID(run_observed(phase, first_step, last_step));
   } else {
     ORRERY_TRY_VOID(phase.program->run(batch_, first_step, last_step));
   }
-  return check_weights();
+  return check_mapped();
 }
 
 Status Executor::run_observed(Phase& phase, std::uint32_t first_step, std::uint32_t last_step) {
@@ -148,10 +148,11 @@ const float* Executor::scales_of(std::span<const DecodeRow> rows) {
 }
 
 // One load as long as no mapped file of the process lost bytes.
-Status Executor::check_weights() {
+Status Executor::check_mapped() {
   const std::uint32_t hits = memory::BusGuard::hits();
-  if (hits == seen_hits_ || files_ == nullptr) return {};
-  ORRERY_TRY_VOID(files_->check_files(false));
+  if (hits == seen_hits_) return {};
+  if (files_ != nullptr) ORRERY_TRY_VOID(files_->check_files(false));
+  ORRERY_TRY_VOID(kv_->check_mapped());
   seen_hits_ = hits;  // they were another model's
   return {};
 }

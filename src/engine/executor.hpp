@@ -120,7 +120,7 @@ class Executor {
   Status prepare(Phase& phase, BoundPlan bound, backend::Backend& backend);
   Status run(Phase& phase, std::uint32_t first_step, std::uint32_t last_step);
   Status run_observed(Phase& phase, std::uint32_t first_step, std::uint32_t last_step);
-  Status check_weights();
+  Status check_mapped();
   const float* scales_of(std::span<const DecodeRow> rows);
 
   std::mutex mutex_;

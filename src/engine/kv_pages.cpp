@@ -85,7 +85,8 @@ Status KvPages::map_group(Group& group, const KvOptions& options) {
 }
 
 KvPages::~KvPages() {
-  for (const Group& group : groups_) {
+  for (Group& group : groups_) {
+    group.guard.reset();
     if (group.base != nullptr) munmap(group.base, group.reserved);
   }
 }
@@ -111,7 +112,7 @@ const std::int32_t* KvPages::table(SequenceId sequence, std::size_t group) const
 Result<SequenceId> KvPages::open() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
     if (sequences_[i].is_open) continue;
-    sequences_[i] = {true, 0};
+    sequences_[i] = {true, 0, false};
     return static_cast<SequenceId>(i);
   }
   return fail("E_SEQUENCES",
@@ -169,6 +170,7 @@ std::int32_t KvPages::take(Group& group) {
 void KvPages::release(Group& group, std::int32_t page) {
   ORRERY_CHECK(group.users[page] > 0);
   if (--group.users[page] > 0) return;
+  if (unmap(group, page)) return;
   group.free.push_back(page);
   ++group.free_with_memory;
 }
@@ -176,6 +178,7 @@ void KvPages::release(Group& group, std::int32_t page) {
 Status KvPages::extend(SequenceId sequence, std::uint32_t new_length) {
   Sequence& state = sequences_[sequence];
   ORRERY_CHECK(state.is_open && new_length >= state.length);
+  if (state.is_lost) return std::unexpected(lost_pages());
   if (new_length > context_) {
     return fail("E_CONTEXT", fmt::format("{} tokens do not fit into the context of {} tokens",
                                          new_length, context_));
@@ -251,6 +254,7 @@ void KvPages::truncate(SequenceId sequence, std::uint32_t new_length) {
     }
   }
   state.length = new_length;
+  if (new_length == 0) state.is_lost = false;
 }
 
 // The first page that a token at position `length` reads.
@@ -275,6 +279,7 @@ std::uint32_t KvPages::held(const Group& group, SequenceId sequence, std::uint32
 
 std::uint32_t KvPages::reusable(SequenceId sequence, std::uint32_t length) const {
   ORRERY_CHECK(length <= sequences_[sequence].length);
+  if (sequences_[sequence].is_lost) return 0;
   // Where a group holds less, all must hold that.
   for (std::size_t agreed = 0; agreed < groups_.size() && length > 0;) {
     const std::uint32_t less = held(groups_[agreed], sequence, length);

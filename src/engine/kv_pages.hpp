@@ -16,6 +16,7 @@
 
 #include "backend/backend.hpp"
 #include "base/result.hpp"
+#include "memory/bus_guard.hpp"
 #include "plan/plan.hpp"
 
 namespace orrery::engine {
@@ -49,6 +50,8 @@ class KvPages {
   std::vector<backend::PagePool> pools() const;
   std::int32_t stride() const { return static_cast<std::int32_t>(stride_); }  // entries of a table
   std::size_t n_groups() const { return groups_.size(); }
+  std::vector<plan::CacheGroup> groups() const;
+  std::uint32_t context() const { return context_; }  // tokens of a sequence
 
   // E_SEQUENCES when all are open.
   Result<SequenceId> open();
@@ -76,6 +79,29 @@ class KvPages {
   // they are counted, not copied, but for the one of each state group. Returns the positions
   // covered (a multiple of 64, or 0).
   std::uint32_t share_prefix(SequenceId from, SequenceId to, std::uint32_t length);
+
+  // kv_saved.cpp: sequences that are saved and restored (session_file.hpp).
+  //
+  // Entries of a group's table that a sequence of this length goes on from, ascending: those from
+  // the first that a next token reads; of a state group the snapshots and the page of the end.
+  std::vector<std::uint32_t> needed_entries(SequenceId sequence, std::size_t group) const;
+  // What is in such an entry: page_bytes() of the group.
+  std::span<std::byte> page(SequenceId sequence, std::size_t group, std::uint32_t entry) const;
+  // The first entry that a token at `length` reads, of any kind but state.
+  std::uint32_t first_entry(std::size_t group, std::uint32_t length) const;
+  // Gives an empty sequence `length` positions with pages in these entries (one list a group,
+  // needed_entries() of some other sequence, at most max_snapshots() + 1 of a state group): the
+  // caller fills them. E_MEMORY: the sequence is empty as before.
+  Status place(SequenceId sequence, std::uint32_t length,
+               std::span<const std::vector<std::uint32_t>> entries);
+  // The page's memory is now a private mapping of a file; it is memory again once nobody uses it.
+  void set_mapped(SequenceId sequence, std::size_t group, std::uint32_t entry);
+  bool can_map(std::size_t group) const;  // the system's pages divide those of the group
+  // E_CHANGED, once, when bytes of mapped pages were lost because their file was cut; all sequences
+  // with mapped pages are lost then: nothing of them is reusable, and until they are truncated to 0
+  // they cannot be extended (E_CHANGED).
+  Status check_mapped();
+  bool is_lost(SequenceId sequence) const { return sequences_[sequence].is_lost; }
 
   std::uint64_t committed_bytes() const { return committed_; }
   std::uint64_t budget_bytes() const { return budget_; }
@@ -105,11 +131,14 @@ class KvPages {
     std::vector<std::uint32_t> users;  // (capacity) sequences that hold the page
     std::vector<std::int32_t> tables;  // (sequences, stride), -1: no page
     std::vector<States> states;        // (sequences) of a state group
+    std::vector<bool> mapped;          // (capacity) pages that are mappings of files; may be empty
+    std::unique_ptr<memory::BusGuard> guard;  // once a page is mapped
     bool is_state() const { return shape.kind == plan::CacheKind::state; }
   };
   struct Sequence {
     bool is_open = false;
     std::uint32_t length = 0;
+    bool is_lost = false;
   };
 
   KvPages() = default;
@@ -122,6 +151,8 @@ class KvPages {
   Status extend_group(Group& group, SequenceId sequence, std::uint32_t new_length);
   Error out_of_memory(SequenceId sequence) const;
   void release_from(Group& group, SequenceId sequence, std::uint32_t first);
+  bool unmap(Group& group, std::int32_t page);  // kv_saved.cpp
+  static Error lost_pages();
   // kv_state.cpp
   Status extend_state(Group& group, SequenceId sequence, std::uint32_t new_length);
   void take_back_state(Group& group, SequenceId sequence, std::uint32_t length);

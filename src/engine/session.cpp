@@ -81,6 +81,10 @@ Status Session::set_adapters(std::span<const AdapterUse> adapters) {
   return {};
 }
 
+bool Session::has_adapters() const {
+  return executor_->adapters(sequence_) != AdapterScales{};
+}
+
 void Session::clear() {
   truncate(0);
 }
@@ -88,6 +92,7 @@ void Session::clear() {
 void Session::truncate(std::uint32_t length) {
   executor_->kv().truncate(sequence_, length);
   held_.resize(length);
+  unchanged_ = std::min(unchanged_, length);
 }
 
 // A run that failed may have written over the state of the token before it.

@@ -66,6 +66,7 @@ class Session {
   // Where they differ from before, what the pages hold is forgotten. E_ADAPTER for one that is not
   // loaded or a factor that is not finite.
   Status set_adapters(std::span<const AdapterUse> adapters);
+  bool has_adapters() const;
   // Forgets everything; the pages go back.
   void clear();
 
@@ -91,6 +92,7 @@ class Session {
 
  private:
   friend class LogitStream;
+  friend class SessionFile;
   friend Status decode_batch(std::span<Session* const> sessions,
                              std::span<const text::TokenId> tokens);
 
@@ -104,6 +106,10 @@ class Session {
   SequenceId sequence_;
   std::vector<text::TokenId> held_;    // capacity: the context
   std::vector<text::TokenId> wanted_;  // capacity: the context; a shifted list
+  // The SessionFile that it was last saved to or restored from (0: none), and how many of the
+  // positions from then were never given up since: their whole pages are the file's.
+  std::uint64_t saved_to_ = 0;
+  std::uint32_t unchanged_ = 0;
 };
 
 inline constexpr std::size_t kMostBatchRows = 64;  // of decode_batch()

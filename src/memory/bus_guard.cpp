@@ -16,6 +16,7 @@ namespace {
 struct Place {
   std::atomic<std::uintptr_t> begin{0};  // 0: free; 1: being filled in
   std::atomic<std::uintptr_t> end{0};
+  std::atomic<std::uintptr_t> part{0};  // bytes; 0: all is one part, and only read
   std::atomic<bool> hit{false};
 };
 constexpr std::uintptr_t kFree = 0;
@@ -39,12 +40,16 @@ Place* find_place(std::uintptr_t address) {
   return nullptr;
 }
 
-// Zeros from the lost page to the end of the range: after a cut all of that is gone, and one
-// mapping for it keeps the number of faults and of mappings small.
+// Zeros from the lost page to the end of the range, or in the whole part: after a cut all of that
+// is gone, and one mapping for it keeps the number of faults and of mappings small.
 bool put_zeros(const Place& place, std::uintptr_t address) {
-  const std::uintptr_t page = address / page_bytes * page_bytes;
-  void* zeros = ::mmap(reinterpret_cast<void*>(page), place.end.load() - page, PROT_READ,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  const std::uintptr_t part = place.part.load(), start = place.begin.load();
+  const std::uintptr_t first =
+      part == 0 ? address / page_bytes * page_bytes : start + (address - start) / part * part;
+  const std::uintptr_t bytes = part == 0 ? place.end.load() - first : part;
+  void* zeros =
+      ::mmap(reinterpret_cast<void*>(first), bytes, part == 0 ? PROT_READ : PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   return zeros != MAP_FAILED;
 }
 
@@ -88,7 +93,7 @@ void install_handler() {
 
 }  // namespace
 
-BusGuard::BusGuard(const std::byte* start, std::uint64_t bytes) {
+BusGuard::BusGuard(const std::byte* start, std::uint64_t bytes, std::uint64_t part) {
   install_handler();
   for (std::size_t i = 0; i < kMost; ++i) {
     std::uintptr_t free = kFree;
@@ -96,6 +101,7 @@ BusGuard::BusGuard(const std::byte* start, std::uint64_t bytes) {
     const auto begin = reinterpret_cast<std::uintptr_t>(start);
     places[i].hit.store(false);
     places[i].end.store(begin + align_up(bytes, page_bytes));
+    places[i].part.store(part);
     places[i].begin.store(begin, std::memory_order_release);
     std::size_t seen = used.load();
     while (seen <= i && !used.compare_exchange_weak(seen, i + 1)) {
@@ -111,6 +117,10 @@ BusGuard::~BusGuard() {
 
 bool BusGuard::was_hit() const {
   return is_active() && places[place_].hit.load(std::memory_order_relaxed);
+}
+
+void BusGuard::forget_hit() {
+  if (is_active()) places[place_].hit.store(false, std::memory_order_relaxed);
 }
 
 std::uint32_t BusGuard::hits() {

@@ -19,7 +19,10 @@ class BusGuard {
 
   // Takes a free place for whole pages [start, start + bytes) mapped from a file; guards nothing
   // when there is none left. The first guard of the process installs the handler.
-  BusGuard(const std::byte* start, std::uint64_t bytes);
+  BusGuard(const std::byte* start, std::uint64_t bytes) : BusGuard(start, bytes, 0) {}
+  // The same for parts of so many bytes, of whole pages, that are mapped each for itself and
+  // written to: a lost byte turns the part that it was in, not all from there on, into zeros.
+  BusGuard(const std::byte* start, std::uint64_t bytes, std::uint64_t part);
   BusGuard(const BusGuard&) = delete;
   BusGuard& operator=(const BusGuard&) = delete;
   // Before the range is unmapped, and when nobody reads it any more.
@@ -28,6 +31,8 @@ class BusGuard {
   bool is_active() const { return place_ < kMost; }
   // Whether bytes of the range were lost; they read as zeros since then.
   bool was_hit() const;
+  // Forgets a hit: what was lost has been thrown away.
+  void forget_hit();
 
   // How often any guard of the process was hit: one relaxed load tells that none was since the last
   // look. A thread that was joined or waited for after its reads has counted its own.

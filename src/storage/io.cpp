@@ -23,6 +23,7 @@ std::unexpected<Error> system_error(std::string_view path, std::string_view acti
   if (code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG) kind = "E_NOTFOUND";
   if (code == EACCES || code == EPERM) kind = "E_PERM";
   if (code == ENXIO || code == ENODEV || code == EISDIR) kind = "E_NOTFILE";
+  if (code == ENOSPC || code == EDQUOT) kind = "E_DISKFULL";
   return fail(kind,
               fmt::format("{}: cannot {}: {}", in_quotes(path, 200), action, std::strerror(code)));
 }

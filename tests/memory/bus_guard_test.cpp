@@ -33,6 +33,12 @@ class MappedPages {
     ::close(fd_);
   }
   void cut(std::size_t pages) { ASSERT_EQ(::ftruncate(fd_, static_cast<off_t>(pages * kPage)), 0); }
+  // The first pages of the file over memory.
+  void map_private(char* address, std::size_t pages) const {
+    ASSERT_EQ(
+        ::mmap(address, pages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd_, 0),
+        address);
+  }
   char at(std::size_t page) const {
     return static_cast<char>(*static_cast<const volatile std::byte*>(start_ + page * kPage));
   }
@@ -45,6 +51,28 @@ class MappedPages {
   int fd_ = -1;
   const std::byte* start_ = nullptr;
 };
+
+// Parts that are mapped each for itself, as pages of a cache are: one is lost, the others stay.
+TEST(BusGuard, ALostPartIsWritableZerosAndTheOthersStay) {
+  MappedPages file(8);
+  void* pool =
+      ::mmap(nullptr, 8 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pool, MAP_FAILED);
+  auto* bytes = static_cast<volatile char*>(pool);
+  for (std::size_t i = 0; i < 8 * kPage; i += kPage) bytes[i] = 'm';
+  file.map_private(static_cast<char*>(pool) + 2 * kPage, 2);
+  EXPECT_EQ(bytes[2 * kPage], 'x');
+  BusGuard guard(static_cast<const std::byte*>(pool), 8 * kPage, 2 * kPage);
+  file.cut(0);
+  EXPECT_EQ(bytes[3 * kPage], '\0');
+  EXPECT_TRUE(guard.was_hit());
+  bytes[2 * kPage] = 'w';
+  EXPECT_EQ(bytes[2 * kPage], 'w');
+  for (const std::size_t page : {0U, 1U, 4U, 7U}) EXPECT_EQ(bytes[page * kPage], 'm') << page;
+  guard.forget_hit();
+  EXPECT_FALSE(guard.was_hit());
+  ::munmap(pool, 8 * kPage);
+}
 
 TEST(BusGuard, LostPagesReadAsZerosAndAreTold) {
   MappedPages cut(8);

@@ -11,8 +11,10 @@ namespace orrery::test {
 
 class TempDir {
  public:
-  TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "orrery-XXXXXX").string();
+  // In `parent`; without one where temporary files belong.
+  explicit TempDir(const std::filesystem::path& parent = {}) {
+    const auto where = parent.empty() ? std::filesystem::temp_directory_path() : parent;
+    std::string pattern = (where / "orrery-XXXXXX").string();
     path_ = ::mkdtemp(pattern.data());
   }
   TempDir(const TempDir&) = delete;
