@@ -112,8 +112,20 @@ void SchedulerLoop::decode() {
   ++stats_.decode_ticks;
   stats_.decode_seconds += seconds;
   // What nobody used is kept for one slice: a short prompt need not wait.
-  const double most = writer_.executor->max_prefill_tokens() * token_seconds_;
-  credit_ = std::min(credit_ + kPromptShare * seconds, most);
+  credit_ = std::min(credit_ + kPromptShare * seconds, slice_seconds());
+}
+
+double SchedulerLoop::slice_seconds() const {
+  return writer_.executor->max_prefill_tokens() * token_seconds_;
+}
+
+// Seconds a token. A single slow slice is no measure of the next ones.
+void SchedulerLoop::measure(double measured) {
+  if (token_seconds_ == 0) {
+    token_seconds_ = measured;
+  } else {
+    token_seconds_ += kNewest * (std::min(measured, 2 * token_seconds_) - token_seconds_);
+  }
 }
 
 // By turns the prompt with the least to do, so that short ones need not wait for long ones, and the
@@ -150,11 +162,11 @@ void SchedulerLoop::prefill() {
     const double seconds = clock_() - start;
     stats_.prefill_seconds += seconds;
     if (ran && (tokens >= kBlock || token_seconds_ == 0)) {
-      const double measured = seconds / std::max(tokens, kBlock);
-      token_seconds_ += (token_seconds_ == 0 ? 1.0 : kNewest) * (measured - token_seconds_);
+      measure(seconds / std::max(tokens, kBlock));
     }
     if (rows_.empty()) return;  // a slice a tick: requests that come or go are seen
-    credit_ -= seconds;
+    // A machine that stood still for a while makes prompts wait for no more than a slice.
+    credit_ = std::max(credit_ - seconds, -slice_seconds());
   }
 }
 

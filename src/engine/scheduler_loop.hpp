@@ -95,6 +95,8 @@ class SchedulerLoop {
   Task* next_prompt();
   std::uint32_t slice_of(const Task& task) const;
   bool can_afford(std::uint32_t tokens) const { return credit_ >= tokens * token_seconds_; }
+  double slice_seconds() const;  // of a whole one
+  void measure(double token_seconds);
   bool run_slice(Task& task, std::uint32_t tokens);
   void tell_progress(Task& task);
   void deliver(Task& task, const Result<text::TokenId>& token);
