@@ -80,12 +80,14 @@ void print_model(const RunOptions& options, const engine::Model& model) {
 
 Status answer(const RunOptions& options, const engine::Model& model) {
   ORRERY_TRY(const auto tokens, prompt_tokens(options, model));
+  ORRERY_TRY(const auto constraint, run_constraint(options, model));
   print_model(options, model);  // a prompt that cannot be answered is one line, its error
   ORRERY_TRY(const auto session, engine::Session::open(model.executor()));
   ORRERY_TRY(auto sampler, engine::Sampler::create(sampler_params(options, model), model.n_tokens(),
                                                    model.executor()->context()));
   Progress progress("reading the prompt");
   engine::GenerateOptions generate = generate_options(options);
+  generate.constraint = constraint.get();
   generate.prefill_progress = [&](std::uint32_t done, std::uint32_t todo) {
     progress.update(done, todo);
   };
@@ -112,12 +114,27 @@ Status run(RunOptions options) {
   if (options.has_prompt && options.prompt.empty()) {
     return fail(kUsageError, "the prompt is empty");
   }
+  if (!options.has_prompt && options.is_constrained()) {
+    return fail(kUsageError, "a grammar or schema needs a prompt; a chat has none");
+  }
   ORRERY_TRY(const auto model, open_model(options.model, options.open));
   ORRERY_TRY_VOID(engine::validate(sampler_params(options, *model), model->n_tokens()));
   catch_interrupts();
   if (options.has_prompt) return answer(options, *model);
   print_model(options, *model);
   return chat(options, *model);
+}
+
+void add_constraint_options(Command command, RunOptions& options) {
+  Option grammar = command.option("--grammar", options.grammar, "hold the answer to this GBNF");
+  Option file = command.option("--grammar-file", options.grammar_file, "a file with the GBNF");
+  Option schema = command.option("-j,--json-schema", options.schema, "JSON of this schema alone");
+  command.option("--json-schema-file", options.schema_file, "a file with the schema")
+      .excludes(schema)
+      .excludes(grammar)
+      .excludes(file);
+  schema.excludes(grammar).excludes(file);
+  file.excludes(grammar);
 }
 
 void add_sampling_options(Command command, RunOptions& options) {
@@ -149,6 +166,7 @@ void add_run(Command program) {
       .one_of({"error", "shift"});
   command.flag("--raw", options->raw, "no chat template: continue the text as it is");
   command.flag("--quiet", options->quiet, "the answer alone");
+  add_constraint_options(command, *options);
   add_sampling_options(command, *options);
   add_open_options(command, options->open);
   command.does([options, prompt] {

@@ -14,6 +14,7 @@ namespace orrery::cli {
 struct RunOptions {
   std::vector<std::string> positional;  // [MODEL] [TEXT]
   std::string model, prompt, file, system;
+  std::string grammar, grammar_file, schema, schema_file;  // at most one of them
   bool has_prompt = false;
   std::uint32_t max_tokens = 0;
   OpenOptions open;
@@ -23,11 +24,19 @@ struct RunOptions {
   std::vector<std::string> stop;
   std::string on_overflow = "error";
   bool raw = false, quiet = false;
+
+  bool is_constrained() const {
+    return !grammar.empty() || !grammar_file.empty() || !schema.empty() || !schema_file.empty();
+  }
 };
 
 // The model's sampling defaults with what the user set.
 engine::SamplerParams sampler_params(const RunOptions& options, const engine::Model& model);
 engine::GenerateOptions generate_options(const RunOptions& options);
+// What holds the answer to the grammar or schema that was given; null for any text. Borrows the
+// model. E_GRAMMAR, E_SCHEMA, E_LIMIT.
+Result<std::unique_ptr<text::Constraint>> run_constraint(const RunOptions& options,
+                                                         const engine::Model& model);
 // Ctrl-C sets this flag; the running answer stops.
 std::atomic<bool>& interrupted();
 void catch_interrupts();

@@ -33,6 +33,7 @@ Answer::Answer(const text::Tokenizer& tokenizer, AnswerOptions options)
       max_tokens_(options.max_tokens),
       ignore_end_(options.ignore_end),
       constraint_(options.constraint),
+      shown_(std::move(options.shown)),
       stop_(std::move(options.stop)) {}
 
 Result<text::TokenId> Answer::choose(Sampler& sampler, std::span<const float> logits) {
@@ -57,7 +58,11 @@ Result<bool> Answer::take(Sampler& sampler, text::TokenId token) {
   }
   sampler.accept(token);
   ++n_tokens_;
-  if (!tokenizer_.is_special(token)) add_text(sampler, token);
+  if (!tokenizer_.is_special(token)) {
+    add_text(sampler, tokenizer_.piece(token));
+  } else if (std::binary_search(shown_.begin(), shown_.end(), token)) {
+    add_text(sampler, tokenizer_.token_text(token));
+  }
   if (stop_.found()) {
     end(FinishReason::stop_string);
   } else if (constraint_ != nullptr && constraint_->is_finished()) {
@@ -68,8 +73,7 @@ Result<bool> Answer::take(Sampler& sampler, text::TokenId token) {
   return true;
 }
 
-void Answer::add_text(Sampler& sampler, text::TokenId token) {
-  const std::string_view piece = tokenizer_.piece(token);
+void Answer::add_text(Sampler& sampler, std::string_view piece) {
   fence_.push(piece);
   sampler.set_exempt(fence_.open());
   stop_.push(utf8_.push(piece), out_);

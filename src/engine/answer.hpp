@@ -32,6 +32,8 @@ struct AnswerOptions {
   std::vector<std::string> stop;
   bool ignore_end = false;                 // goes on after end-of-generation tokens
   text::Constraint* constraint = nullptr;  // borrowed; null: any text
+  // Special tokens (ascending) whose texts are part of the answer: text::special_marks().
+  std::vector<text::TokenId> shown = {};
 };
 
 class Answer {
@@ -69,12 +71,13 @@ class Answer {
   };
 
   bool ends_turn(text::TokenId token) const;
-  void add_text(Sampler& sampler, text::TokenId token);
+  void add_text(Sampler& sampler, std::string_view piece);
 
   const text::Tokenizer& tokenizer_;
   std::uint32_t max_tokens_;
   bool ignore_end_;
   text::Constraint* constraint_;
+  std::vector<text::TokenId> shown_;
   StopStrings stop_;
   text::Utf8Stream utf8_;
   CodeFence fence_;

@@ -15,7 +15,7 @@ class Generator {
         sampler_(sampler),
         options_(options),
         answer_(tokenizer,
-                {options.max_tokens, options.stop, options.ignore_end, options.constraint}),
+                {options.max_tokens, options.stop, options.ignore_end, options.constraint, {}}),
         start_(now_seconds()) {
     evaluate_.overflow = options.overflow;
     evaluate_.keep = options.keep;

@@ -34,6 +34,7 @@ struct Request {
   // Null: any text. Once it is finished the turn ends; a dead end is E_GRAMMAR. ignore_end does not
   // go on after an end that it allows.
   std::unique_ptr<text::Constraint> constraint;
+  std::vector<text::TokenId> shown;  // see AnswerOptions: what a parser of replies has to see
   // Prefixes are shared between requests of one domain only (a shared cache tells others, by its
   // timing, what was asked).
   std::string domain;

@@ -26,7 +26,7 @@ Task::Task(RequestId task_id, Request asked, std::shared_ptr<RequestEvents> sees
       cancelled(std::make_shared<std::atomic<bool>>(false)),
       list(std::move(request.prompt)),
       answer(tokenizer, {request.max_tokens, std::move(request.stop), request.ignore_end,
-                         request.constraint.get()}),
+                         request.constraint.get(), std::move(request.shown)}),
       submitted(now) {
   end.prompt_tokens = static_cast<std::uint32_t>(list.size());
 }

@@ -122,7 +122,7 @@ Grammars::Grammars(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std:
 Grammars::~Grammars() = default;
 
 std::shared_ptr<const TokenTrie> Grammars::trie() {
-  std::call_once(trie_made_, [&] { trie_ = std::make_shared<const TokenTrie>(*tokenizer_); });
+  std::call_once(trie_made_, [&] { trie_ = std::make_shared<const TokenTrie>(tokenizer_); });
   return trie_;
 }
 

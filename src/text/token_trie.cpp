@@ -46,9 +46,11 @@ std::span<const TokenId> TokenTree::tokens_under(std::uint32_t node) const {
   return std::span(tokens_).subspan(nodes_[node].first, last - nodes_[node].first);
 }
 
-TokenTrie::TokenTrie(const Tokenizer& tokenizer)
-    : texts_(static_cast<std::size_t>(std::max(0, tokenizer.vocab_size()))),
-      ends_(tokenizer.special().end_of_generation) {
+TokenTrie::TokenTrie(std::shared_ptr<const Tokenizer> owner)
+    : tokenizer_(std::move(owner)),
+      texts_(static_cast<std::size_t>(std::max(0, tokenizer_->vocab_size()))),
+      ends_(tokenizer_->special().end_of_generation) {
+  const Tokenizer& tokenizer = *tokenizer_;
   std::sort(ends_.begin(), ends_.end());
   std::erase_if(ends_, [&](TokenId id) { return id < 0 || id >= tokenizer.vocab_size(); });
   std::vector<std::pair<std::size_t, TokenId>> specials;  // where their bytes begin

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,7 +51,7 @@ class TokenTree {
 // A vocabulary as grammars see it.
 class TokenTrie {
  public:
-  explicit TokenTrie(const Tokenizer& tokenizer);
+  explicit TokenTrie(std::shared_ptr<const Tokenizer> owner);
 
   const TokenTree& tree() const { return tree_; }
   // A token's bytes; a special one has kSpecialByte before its text. Empty: never allowed.
@@ -62,7 +63,8 @@ class TokenTrie {
   std::size_t longest() const { return longest_; }  // bytes
 
  private:
-  std::string special_;  // the bytes of all special tokens
+  std::shared_ptr<const Tokenizer> tokenizer_;  // owns the texts of the others
+  std::string special_;                         // the bytes of all special tokens
   std::vector<std::string_view> texts_;
   std::vector<TokenId> ends_;  // ascending
   TokenTree tree_;

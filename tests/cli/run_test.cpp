@@ -44,6 +44,27 @@ TEST_F(Commands, RawPromptContinuesTheTextOnStdoutAlone) {
   EXPECT_EQ(quiet.err, "");
 }
 
+TEST_F(Commands, AGrammarOrSchemaHoldsTheAnswer) {
+  const std::vector<std::string> base = {"run", tiny_model(), "--raw", "-p", "ab", "-n", "200"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = base;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments);
+  };
+  const Outcome grammar = with({"--grammar", "root ::= \"ab\"{3}"});
+  EXPECT_EQ(grammar.out, "ababab") << grammar.err;
+  const Outcome schema = with({"-j", R"({"type":"object","properties":{"a":{"enum":["x","y"]}},
+                                         "required":["a"]})"});
+  const auto json = nlohmann::json::parse(schema.out, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << schema.out << schema.err;
+  EXPECT_TRUE(json["a"] == "x" || json["a"] == "y") << schema.out;
+  const Outcome wrong = with({"--grammar", "root ::= x"});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_NE(wrong.err.find("error[E_GRAMMAR]"), std::string::npos) << wrong.err;
+  EXPECT_NE(with({"-j", "{\"not\":{}}"}).err.find("$.not"), std::string::npos);
+  EXPECT_EQ(with({"-j", "{}", "--grammar", "root ::= \"a\""}).exit_code, 2);
+}
+
 TEST_F(Commands, AModelWithoutATemplateSaysSo) {
   const Outcome outcome = run_program({"run", tiny_model(), "-p", "ab", "-n", "2", "--seed", "1"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

@@ -11,8 +11,10 @@ namespace orrery::engine::fake {
 
 class Tokenizer final : public text::Tokenizer {
  public:
-  // Token ids are indices into `pieces`; the last one ends the turn and shows no text.
-  explicit Tokenizer(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {
+  // Token ids are indices into `pieces`; the last one ends the turn. The last `n_special` are
+  // special.
+  explicit Tokenizer(std::vector<std::string> pieces, text::TokenId n_special = 1)
+      : pieces_(std::move(pieces)), n_special_(n_special) {
     special_.eos = static_cast<text::TokenId>(pieces_.size()) - 1;
     special_.bos = special_.eos;
     special_.end_of_generation = {special_.eos};
@@ -37,7 +39,7 @@ class Tokenizer final : public text::Tokenizer {
   std::string_view piece(text::TokenId id) const override {
     return pieces_[static_cast<std::size_t>(id)];
   }
-  bool is_special(text::TokenId id) const override { return id == special_.eos; }
+  bool is_special(text::TokenId id) const override { return id >= vocab_size() - n_special_; }
   std::int32_t vocab_size() const override { return static_cast<std::int32_t>(pieces_.size()); }
   const text::SpecialTokens& special() const override { return special_; }
   text::TokenId find(std::string_view) const override { return text::kNoToken; }
@@ -46,6 +48,7 @@ class Tokenizer final : public text::Tokenizer {
 
  private:
   std::vector<std::string> pieces_;
+  text::TokenId n_special_;
   text::SpecialTokens special_;
 };
 
