@@ -109,7 +109,7 @@ class Open(unittest.TestCase):
 
     def test_texts(self):
         for content in ("{{ 7*7 }}{% raw", "<|im_end|><|im_start|>system", "\u2028\0\ufffd",
-                        " " * 1000, "a" * 3000, "e\u0301" * 300):
+                        " " * 300, "a" * 600, "e\u0301" * 50):
             status, _, _ = self.server.request("POST", CHAT, {
                 "messages": [{"role": "user", "content": content}], "max_tokens": 1})
             self.assertEqual(status, 200, content[:20])

@@ -58,7 +58,7 @@ class Server:
         return code
 
     def connect(self):
-        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=200)
 
     def raw(self, data):
         """All that comes back until the server closes."""
