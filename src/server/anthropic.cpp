@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "server/anthropic_messages.hpp"
+#include "server/forms.hpp"
 #include "server/generation.hpp"
 #include "server/handlers.hpp"
 
@@ -23,6 +24,7 @@ std::string_view stop_reason(const ChoiceEnd& end) {
   if (end.finish == engine::FinishReason::stop_string) return "stop_sequence";
   if (end.finish == engine::FinishReason::length) return "max_tokens";
   if (end.finish == engine::FinishReason::context) return "model_context_window_exceeded";
+  if (end.called_tools) return "tool_use";
   return "end_turn";
 }
 
@@ -49,15 +51,7 @@ class MessageSink final : public Sink {
 
   bool on_token(std::uint32_t, std::span<const text::ReplyPart> parts,
                 const TokenLogprobs*) override {
-    for (const text::ReplyPart& part : parts) {
-      const bool thinks = part.kind == Kind::reasoning;
-      if (!thinks && part.kind != Kind::content) continue;
-      if (blocks_.empty() || blocks_.back().thinks != thinks) open_block(thinks);
-      blocks_.back().text += part.text;
-      if (stream_)
-        write_delta(thinks ? "thinking_delta" : "text_delta", thinks ? "thinking" : "text",
-                    part.text);
-    }
+    for (const text::ReplyPart& part : parts) add(part);
     return !call_->response->is_gone();
   }
 
@@ -93,10 +87,29 @@ class MessageSink final : public Sink {
   }
 
  private:
+  enum class Type : std::uint8_t { text, thinking, tool_use };
   struct Block {
-    bool thinks = false;
-    std::string text;
+    Type type = Type::text;
+    std::string text;      // of a call: the JSON text of its input
+    std::string name, id;  // of a call
   };
+
+  void add(const text::ReplyPart& part) {
+    if (part.kind == Kind::tool_end) return;
+    const Type type = part.kind == Kind::content     ? Type::text
+                      : part.kind == Kind::reasoning ? Type::thinking
+                                                     : Type::tool_use;
+    const bool begins = part.kind == Kind::tool_begin;
+    if (begins || blocks_.empty() || blocks_.back().type != type) {
+      open_block(type, begins ? part.text : "");
+    }
+    if (begins) return;
+    blocks_.back().text += part.text;
+    if (!stream_) return;
+    if (type == Type::text) write_delta("text_delta", "text", part.text);
+    if (type == Type::thinking) write_delta("thinking_delta", "thinking", part.text);
+    if (type == Type::tool_use) write_delta("input_json_delta", "partial_json", part.text);
+  }
 
   Json sequence() const { return stop_sequence_.empty() ? Json(nullptr) : Json(stop_sequence_); }
 
@@ -115,9 +128,18 @@ class MessageSink final : public Sink {
 
   static Json block_object(const Block& block) {
     Json out = Json::object();
-    out["type"] = block.thinks ? "thinking" : "text";
-    out[block.thinks ? "thinking" : "text"] = block.text;
-    if (block.thinks) out["signature"] = "";
+    if (block.type == Type::tool_use) {
+      const auto input = parse_json(block.text);
+      out["type"] = "tool_use";
+      out["id"] = block.id;
+      out["name"] = block.name;
+      out["input"] = input ? *input : Json::object();
+      return out;
+    }
+    const bool thinks = block.type == Type::thinking;
+    out["type"] = thinks ? "thinking" : "text";
+    out[thinks ? "thinking" : "text"] = block.text;
+    if (thinks) out["signature"] = "";
     return out;
   }
 
@@ -134,9 +156,9 @@ class MessageSink final : public Sink {
     call_->response->write(event("content_block_delta", std::move(data)));
   }
 
-  void open_block(bool thinks) {
+  void open_block(Type type, std::string name) {
     if (stream_) close_block();
-    blocks_.push_back({thinks, ""});
+    blocks_.push_back({type, "", std::move(name), type == Type::tool_use ? new_id("toolu_") : ""});
     if (!stream_) return;
     Json data = at_block();
     data["content_block"] = block_object(blocks_.back());
@@ -145,7 +167,7 @@ class MessageSink final : public Sink {
 
   void close_block() {
     if (blocks_.empty()) return;
-    if (blocks_.back().thinks) write_delta("signature_delta", "signature", "");
+    if (blocks_.back().type == Type::thinking) write_delta("signature_delta", "signature", "");
     call_->response->write(event("content_block_stop", at_block()));
   }
 
@@ -155,13 +177,6 @@ class MessageSink final : public Sink {
   bool stream_, failed_ = false;
   std::vector<Block> blocks_;
 };
-
-// Whatever an answer would have to obey and does not is refused.
-ApiStatus check_tools(const Json& body) {
-  const Json* tools = find(body, "tools");
-  if (tools == nullptr || tools->empty()) return {};
-  return refuse(501, "tools is not supported", "tools", "not_supported");
-}
 
 ApiResult<std::shared_ptr<ServedModel>> find_writer(const App& app, const Json& body) {
   ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
@@ -176,7 +191,7 @@ ApiResult<std::shared_ptr<ServedModel>> find_writer(const App& app, const Json& 
 
 ApiStatus anthropic_messages(App& app, const CallPtr& call) {
   ORRERY_TRY(const Json body, parse_object(call->request.body));
-  ORRERY_TRY_VOID(check_tools(body));
+  ORRERY_TRY(const AnswerForm form, parse_anthropic_form(body));
   ORRERY_TRY(const auto model, find_writer(app, body));
   Prompt prompt{model.get(), {}, {}, call->domain, {}, nullptr};
   ORRERY_TRY(prompt.options.sampling, parse_sampling(body, *model));
@@ -185,8 +200,10 @@ ApiStatus anthropic_messages(App& app, const CallPtr& call) {
   if (!most) return refuse(400, "max_tokens is missing", "max_tokens");
   prompt.options.max_tokens = static_cast<std::uint32_t>(*most);
   ORRERY_TRY(const bool stream, get_bool(body, "stream", false));
-  ORRERY_TRY(const Conversation conversation, parse_anthropic(body));
+  ORRERY_TRY(Conversation conversation, parse_anthropic(body));
+  conversation.tools = form.tools;
   ORRERY_TRY(prompt.tokens, chat_tokens(*model, conversation));
+  ORRERY_TRY_VOID(read_chat(form, prompt));
   auto sink = std::make_shared<MessageSink>(app, call, model->id, stream);
   ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), call->response, app.metrics));
   if (stream) begin_stream(app, *call, "text/event-stream", std::string(kPing));
@@ -195,9 +212,10 @@ ApiStatus anthropic_messages(App& app, const CallPtr& call) {
 
 ApiStatus anthropic_count_tokens(App& app, const CallPtr& call) {
   ORRERY_TRY(const Json body, parse_object(call->request.body));
-  ORRERY_TRY_VOID(check_tools(body));
+  ORRERY_TRY(const AnswerForm form, parse_anthropic_form(body));
   ORRERY_TRY(const auto model, find_writer(app, body));
-  ORRERY_TRY(const Conversation conversation, parse_anthropic(body));
+  ORRERY_TRY(Conversation conversation, parse_anthropic(body));
+  conversation.tools = form.tools;
   ORRERY_TRY(const auto tokens, chat_tokens(*model, conversation));
   Json out = Json::object();
   out["input_tokens"] = tokens.size();

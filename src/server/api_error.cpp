@@ -23,6 +23,7 @@ constexpr Mapping kMappings[] = {
     {"E_JSON", 400, "invalid_json"},
     {"E_SCHEMA", 400, "invalid_schema"},
     {"E_GRAMMAR", 400, "invalid_grammar"},
+    {"E_TOOLS", 400, "invalid_tools"},
     {"E_LIMIT", 400, "limit_exceeded"},
     {"E_NOTEMPLATE", 501, "no_chat_template"},
     {"E_TEMPLATE", 501, "no_chat_template"},

@@ -71,6 +71,7 @@ ApiStatus Generation::submit() {
     request.stop = options.stop;
     request.ignore_end = options.ignore_end;
     request.domain = prompt_.domain;
+    request.shown = prompt_.shown;
     if (prompt_.constraint != nullptr) request.constraint = prompt_.constraint->start();
     auto id = prompt_.model->scheduler->submit(
         std::move(request), std::make_shared<ChoiceEvents>(shared_from_this(), choice));

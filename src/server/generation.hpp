@@ -29,6 +29,7 @@ struct Prompt {
   // One for each answer, or empty: everything is content.
   std::vector<std::unique_ptr<text::ReplyParser>> parsers;
   std::shared_ptr<const text::ConstraintSource> constraint;  // null: any text
+  std::vector<text::TokenId> shown = {};                     // see engine::Request
 };
 
 struct TokenLogprobs {
@@ -42,6 +43,11 @@ struct ChoiceEnd {
   std::string stop_string;
   const ApiError* error = nullptr;  // instead of a finish reason
 };
+
+// By max_tokens or a full context.
+inline bool is_cut_off(const ChoiceEnd& end) {
+  return end.finish == engine::FinishReason::length || end.finish == engine::FinishReason::context;
+}
 
 struct Usage {
   std::uint32_t prompt_tokens = 0, cached_tokens = 0;

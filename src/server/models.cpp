@@ -2,7 +2,21 @@
 
 #include <algorithm>
 
+#include "engine/model_defaults.hpp"
+
 namespace orrery::server {
+
+void prepare_texts(ServedModel& served) {
+  const std::shared_ptr<const text::Tokenizer> tokenizer(served.model, &served.model->tokenizer());
+  served.grammars = std::make_unique<text::Grammars>(tokenizer);
+  const auto source = engine::chat_template_source(served.model->checkpoint());
+  served.tool_format = text::find_tool_format(source ? *source : "");
+  served.marks = text::special_marks(served.tool_format, *tokenizer);
+  text::ToolFormat reasoning = served.tool_format;
+  reasoning.open = reasoning.close = reasoning.separator = "";
+  reasoning.decoration.clear();
+  served.reasoning_marks = text::special_marks(reasoning, *tokenizer);
+}
 
 ApiResult<std::shared_ptr<ServedModel>> Models::find(std::string_view name) const {
   if (name.empty() || name == "default") return models_.front();

@@ -10,6 +10,8 @@
 #include "engine/model.hpp"
 #include "engine/scheduler.hpp"
 #include "server/api_error.hpp"
+#include "text/grammar.hpp"
+#include "text/tool_format.hpp"
 
 namespace orrery::server {
 
@@ -18,10 +20,17 @@ struct ServedModel {
   std::shared_ptr<const engine::Model> model;
   std::unique_ptr<engine::Scheduler> scheduler;  // null for a model that only makes vectors
   std::int64_t created = 0;                      // Unix seconds
+  // prepare_texts():
+  std::unique_ptr<text::Grammars> grammars;
+  text::ToolFormat tool_format;
+  std::vector<text::TokenId> marks, reasoning_marks;  // special tokens that replies are read by
 
   // Longest prompt with its answer, in tokens.
   std::uint32_t context() const { return model->info().context; }
 };
+
+// How the model's replies are written, as its template shows it.
+void prepare_texts(ServedModel& served);
 
 class Models {
  public:

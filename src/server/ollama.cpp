@@ -20,7 +20,7 @@ std::string ollama_time() {
 
 ApiResult<OllamaOptions> parse_ollama_options(const Models& models, const Json& body) {
   // An answer that ignored these would not be what was asked for.
-  for (const char* name : {"format", "tools", "images", "suffix", "template"}) {
+  for (const char* name : {"images", "suffix", "template"}) {
     const Json* value = find(body, name);
     const bool empty = value == nullptr || value->empty() || *value == "";
     if (!empty) return refuse(501, fmt::format("{} is not supported", name), name);
@@ -28,6 +28,7 @@ ApiResult<OllamaOptions> parse_ollama_options(const Models& models, const Json& 
   OllamaOptions options;
   ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
   ORRERY_TRY(options.model, models.find(name.value_or("")));
+  ORRERY_TRY(options.form, parse_ollama_form(body));
   ORRERY_TRY(options.stream, get_bool(body, "stream", true));
   const Json* given = find(body, "options");
   const Json none = Json::object();

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "server/forms.hpp"
 #include "server/handlers.hpp"
 #include "server/sampling.hpp"
 
@@ -14,9 +15,10 @@ std::string ollama_time();
 struct OllamaOptions {
   std::shared_ptr<ServedModel> model;
   GenerationOptions generation;
+  AnswerForm form;
   bool stream = true;
 };
-// model, stream, options, think, and what is not supported (format, tools, images, suffix: 501).
+// model, stream, options, format, tools, and what is not supported (images, suffix, template: 501).
 ApiResult<OllamaOptions> parse_ollama_options(const Models& models, const Json& body);
 
 }  // namespace orrery::server

@@ -17,9 +17,7 @@ std::int64_t nanoseconds(double seconds) {
 }
 
 std::string_view done_reason(const ChoiceEnd& end) {
-  const bool full =
-      end.finish == engine::FinishReason::length || end.finish == engine::FinishReason::context;
-  return full ? "length" : "stop";
+  return is_cut_off(end) ? "length" : "stop";
 }
 
 // A line of either endpoint: `message` of a chat, `response` of a generation.
@@ -51,13 +49,8 @@ class LineSink final : public Sink {
 
   bool on_token(std::uint32_t, std::span<const text::ReplyPart> parts,
                 const TokenLogprobs*) override {
-    for (const text::ReplyPart& part : parts) {
-      if (part.kind == Kind::content) content_ += part.text;
-      if (part.kind == Kind::reasoning) thinking_ += part.text;
-    }
-    if (stream_ && !(content_.empty() && thinking_.empty())) {
-      write(line(model_, is_chat_, std::exchange(content_, {}), std::exchange(thinking_, {})));
-    }
+    for (const text::ReplyPart& part : parts) add(part);
+    if (stream_ && !(content_.empty() && thinking_.empty() && calls_.empty())) write(take_line());
     return !call_->response->is_gone();
   }
 
@@ -70,7 +63,7 @@ class LineSink final : public Sink {
   }
 
   void on_end(const Usage& usage) override {
-    Json last = line(model_, is_chat_, content_, thinking_);
+    Json last = take_line();
     last["done"] = true;
     last["done_reason"] = reason_;
     last["total_duration"] =
@@ -86,11 +79,34 @@ class LineSink final : public Sink {
   }
 
  private:
+  void add(const text::ReplyPart& part) {
+    if (part.kind == Kind::content) content_ += part.text;
+    if (part.kind == Kind::reasoning) thinking_ += part.text;
+    if (part.kind == Kind::tool_begin) call_name_ = part.text;
+    if (part.kind == Kind::tool_arguments) arguments_ += part.text;
+    if (part.kind != Kind::tool_end) return;
+    // Whole calls, their arguments as an object.
+    const auto arguments = parse_json(std::exchange(arguments_, {}));
+    Json call = Json::object();
+    call["function"]["index"] = part.tool;
+    call["function"]["name"] = std::exchange(call_name_, {});
+    call["function"]["arguments"] = arguments ? *arguments : Json::object();
+    calls_.push_back(std::move(call));
+  }
+
+  Json take_line() {
+    Json out = line(model_, is_chat_, std::exchange(content_, {}), std::exchange(thinking_, {}));
+    if (!calls_.empty()) out["message"]["tool_calls"] = std::exchange(calls_, Json::array());
+    return out;
+  }
+
   void write(const Json& json) { call_->response->write(to_text(json) + "\n"); }
 
   App& app_;
   CallPtr call_;
   std::string model_, content_, thinking_, reason_;
+  std::string call_name_, arguments_;  // of a call that has no end yet
+  Json calls_ = Json::array();         // not sent yet
   bool is_chat_, stream_, failed_ = false;
 };
 
@@ -108,6 +124,11 @@ ApiStatus start(App& app, const CallPtr& call, const OllamaOptions& options,
                 std::vector<text::TokenId> tokens, bool is_chat) {
   Prompt prompt{
       options.model.get(), std::move(tokens), options.generation, call->domain, {}, nullptr};
+  if (is_chat) {
+    ORRERY_TRY_VOID(read_chat(options.form, prompt));
+  } else {
+    ORRERY_TRY_VOID(hold_to(options.form, prompt));
+  }
   auto sink = std::make_shared<LineSink>(app, call, options.model->id, is_chat, options.stream);
   ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), call->response, app.metrics));
   if (options.stream) begin_stream(app, *call, std::string(kLines), "");
@@ -134,6 +155,7 @@ ApiStatus ollama_chat(App& app, const CallPtr& call) {
   ORRERY_TRY(conversation.messages, parse_messages(body));
   const Json* think = find(body, "think");
   if (think != nullptr && think->is_boolean()) conversation.variables["enable_thinking"] = *think;
+  conversation.tools = options.form.tools;
   ORRERY_TRY(auto tokens, chat_tokens(*options.model, conversation));
   return start(app, call, options, std::move(tokens), true);
 }
@@ -145,6 +167,9 @@ ApiStatus ollama_generate(App& app, const CallPtr& call) {
   ORRERY_TRY(const auto text, get_string(body, "prompt", SIZE_MAX));
   ORRERY_TRY(const auto system, get_string(body, "system", SIZE_MAX));
   ORRERY_TRY(const bool raw, get_bool(body, "raw", false));
+  if (options.form.kind == AnswerForm::Kind::tools) {
+    return refuse(400, "tools are for /api/chat", "tools");
+  }
   if (!text || text->empty()) {
     answer_load(app, *call, body, *options.model, false);
     return {};

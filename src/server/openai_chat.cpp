@@ -228,8 +228,10 @@ ApiStatus openai_chat(App& app, const CallPtr& call) {
   Conversation conversation;
   ORRERY_TRY(conversation.messages, parse_messages(body));
   ORRERY_TRY(conversation.variables, parse_template_variables(body));
+  conversation.tools = options.form.tools;
   Prompt prompt{options.model.get(), {}, options.generation, call->domain, {}, nullptr};
   ORRERY_TRY(prompt.tokens, chat_tokens(*options.model, conversation));
+  ORRERY_TRY_VOID(read_chat(options.form, prompt));
   Header header{new_id("chatcmpl-"), options.model->id, unix_seconds()};
   std::shared_ptr<Sink> sink;
   if (options.stream) {

@@ -143,6 +143,9 @@ ApiStatus parse_extras(const Json& body, OpenaiOptions& options, bool& echo) {
   if (best_of && *best_of != options.generation.n) {
     return refuse(400, "best_of must be the same as n", "best_of", "invalid_value");
   }
+  if (options.form.kind == AnswerForm::Kind::tools) {
+    return refuse(400, "tools are for /v1/chat/completions", "tools", "invalid_value");
+  }
   if (find(body, "suffix") != nullptr) {
     ORRERY_TRY(const auto suffix, get_string(body, "suffix", 0));
   }
@@ -168,6 +171,7 @@ ApiStatus openai_completions(App& app, const CallPtr& call) {
   if (echo) header.echo = options.model->model->tokenizer().decode(inputs[0], false);
   Prompt prompt{
       options.model.get(), std::move(inputs[0]), options.generation, call->domain, {}, nullptr};
+  ORRERY_TRY_VOID(hold_to(options.form, prompt));
   auto sink = std::make_shared<CompletionSink>(app, call, std::move(header), options);
   ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), call->response, app.metrics));
   if (options.stream) begin_stream(app, *call, "text/event-stream", std::string(kSseProbe));

@@ -15,20 +15,6 @@ Json token_object(const text::Tokenizer& tokenizer, const engine::TokenLogprob& 
   return out;
 }
 
-// An answer that ignored these would not be what was asked for.
-ApiStatus check_supported(const Json& body) {
-  for (const char* name : {"tools", "functions", "grammar", "json_schema"}) {
-    const Json* value = find(body, name);
-    if (value != nullptr && !value->empty()) {
-      return refuse(501, fmt::format("{} is not supported", name), name, "not_supported");
-    }
-  }
-  const Json* format = find(body, "response_format");
-  const Json* type = format == nullptr ? nullptr : find(*format, "type");
-  if (format == nullptr || (type != nullptr && *type == "text")) return {};
-  return refuse(501, "response_format may only be text", "response_format", "not_supported");
-}
-
 }  // namespace
 
 std::string sse(const Json& data) {
@@ -36,10 +22,8 @@ std::string sse(const Json& data) {
 }
 
 std::string_view finish_text(const ChoiceEnd& end) {
-  if (end.called_tools) return "tool_calls";
-  const bool full =
-      end.finish == engine::FinishReason::length || end.finish == engine::FinishReason::context;
-  return full ? "length" : "stop";
+  if (is_cut_off(end)) return "length";
+  return end.called_tools ? "tool_calls" : "stop";
 }
 
 Json usage_object(const Usage& usage) {
@@ -76,7 +60,11 @@ Json logprob_object(const text::Tokenizer& tokenizer, const TokenLogprobs& logpr
 
 ApiResult<OpenaiOptions> parse_openai_options(const Models& models, const Json& body) {
   OpenaiOptions options;
-  ORRERY_TRY_VOID(check_supported(body));
+  const Json* functions = find(body, "functions");
+  if (functions != nullptr && !functions->empty()) {
+    return refuse(501, "functions is not supported; use tools", "functions", "not_supported");
+  }
+  ORRERY_TRY(options.form, parse_form(body));
   ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
   ORRERY_TRY(options.model, models.find(name.value_or("")));
   if (options.model->scheduler == nullptr) {

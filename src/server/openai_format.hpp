@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/forms.hpp"
 #include "server/generation.hpp"
 
 namespace orrery::server {
@@ -21,10 +22,12 @@ Json timings_object(const Usage& usage);
 // {token, logprob, bytes, top_logprobs}
 Json logprob_object(const text::Tokenizer& tokenizer, const TokenLogprobs& logprobs);
 
-// model, n, max_tokens, stop, logprobs, ignore_eos, stream_options: of chats and of completions.
+// model, n, max_tokens, stop, logprobs, ignore_eos, stream_options, response_format, tools: of
+// chats and of completions.
 struct OpenaiOptions {
   std::shared_ptr<ServedModel> model;
   GenerationOptions generation;
+  AnswerForm form;
   bool stream = false;
   bool include_usage = false;
 };

@@ -27,6 +27,7 @@ Result<std::unique_ptr<Server>> Server::start(std::vector<std::shared_ptr<Served
                                      "--api-key, or listen on 127.0.0.1",
                                      options.host));
   }
+  for (const auto& model : models) prepare_texts(*model);
   std::unique_ptr<Server> server(new Server());
   server->app_ = std::make_unique<App>(Models(std::move(models)), options.access, options.version);
   App& app = *server->app_;

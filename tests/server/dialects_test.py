@@ -116,10 +116,9 @@ class Dialects(unittest.TestCase):
         self.assertEqual(json.loads(props)["default_generation_settings"]["n_ctx"], 2048)
 
     def test_what_is_not_there_is_refused(self):
-        for path, field in (("/v1/chat/completions", {"response_format": {"type": "json_object"}}),
-                            ("/v1/chat/completions", {"tools": [{"type": "function"}]}),
-                            ("/v1/messages", {"tools": [{"name": "a"}]}),
-                            ("/api/chat", {"format": "json"})):
+        for path, field in (("/v1/chat/completions", {"functions": [{"name": "a"}]}),
+                            ("/api/chat", {"images": ["aaaa"]}),
+                            ("/api/generate", {"suffix": "a"})):
             status, _ = self.post(path, {"messages": QUESTION, "max_tokens": 1, **field})
             self.assertEqual(status, 501, (path, field))
 
