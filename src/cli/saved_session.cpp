@@ -54,13 +54,13 @@ Result<std::string> session_path(const std::string& name) {
 
 Result<SavedSession> SavedSession::open(const engine::Model& model, const std::string& name,
                                         const AdapterFiles& adapters, Conversation& conversation) {
-  SavedSession saved;
-  ORRERY_TRY(saved.session_, open_session(model, adapters));
-  if (name.empty()) return saved;
-  if (!adapters.empty()) {
+  if (!name.empty() && !adapters.empty()) {
     return fail(kUsageError,
                 "--session keeps no answers of adapters; leave out --session or --lora");
   }
+  SavedSession saved;
+  ORRERY_TRY(saved.session_, open_session(model, adapters));
+  if (name.empty()) return saved;
   ORRERY_TRY(const std::string path, session_path(name));
   remove_leftovers();
   const auto identity = engine::kv_identity(*model.executor(), &model.checkpoint());

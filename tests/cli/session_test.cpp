@@ -94,6 +94,9 @@ TEST_F(Sessions, NamesAndUsesThatCannotBeAreRefused) {
   }
   EXPECT_EQ(ask(std::string(65, 'a'), "x").exit_code, 2);
   EXPECT_EQ(ask("a", "x", {"--raw"}).exit_code, 2);
+  const Outcome adapted = ask("a", "x", {"--lora", "a.gguf"});
+  EXPECT_EQ(adapted.exit_code, 2);
+  EXPECT_NE(adapted.err.find("--session"), std::string::npos) << adapted.err;
   folder_.write("orrery/sessions/other", "not a session");
   const Outcome other = ask("other", "x");
   EXPECT_EQ(other.exit_code, 1);

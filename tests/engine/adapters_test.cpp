@@ -8,6 +8,8 @@
 #include "engine/model.hpp"
 #include "engine/scheduler_fixture.hpp"
 #include "engine/session.hpp"
+#include "engine/session_file.hpp"
+#include "support/crashing_state_io.hpp"
 #include "support/memory_io.hpp"
 #include "support/paths.hpp"
 #include "support/temp_dir.hpp"
@@ -149,6 +151,28 @@ TEST_P(Adapters, EqualMergedWeights) {
     last = evaluate(*next, Tokens(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n)));
   }
   EXPECT_LT(difference(last, expected), tolerance());
+}
+
+// A file does not say which adapters made its pages.
+TEST_P(Adapters, NoSessionWithAdaptersIsKeptOrRestored) {
+  const Tokens tokens = some_tokens(70);
+  const std::vector<AdapterUse> one = {{load("all.gguf"), 1.0F}};
+  test::CrashingStateIo io;
+  auto file = SessionFile::open(io, "s", kv_identity(*model_->executor(), nullptr));
+  ASSERT_TRUE(file) << file.error().message;
+  const auto plain = session(), adapted = session();
+  evaluate(*plain, tokens);
+  ASSERT_TRUE((*file)->save(*plain, "text"));
+  ASSERT_TRUE(adapted->set_adapters(one));
+  evaluate(*adapted, tokens);
+  const Status kept = (*file)->save(*adapted, "text");
+  ASSERT_FALSE(kept);
+  EXPECT_EQ(kept.error().kind, "E_ADAPTER");
+  const Restored restored = (*file)->restore(*adapted);
+  EXPECT_EQ(restored.tokens, 0U);
+  ASSERT_TRUE(restored.problem);
+  EXPECT_EQ(restored.problem->kind, "E_ADAPTER");
+  EXPECT_EQ((*file)->restore(*plain).tokens, 70U);
 }
 
 TEST_P(Adapters, WhatIsHeldBelongsToItsAdapters) {
