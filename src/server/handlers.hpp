@@ -13,6 +13,8 @@ using CallPtr = std::shared_ptr<Call>;
 // openai_chat.cpp, openai_completions.cpp
 ApiStatus openai_chat(App& app, const CallPtr& call);
 ApiStatus openai_completions(App& app, const CallPtr& call);
+// openai_responses.cpp
+ApiStatus openai_responses(App& app, const CallPtr& call);
 // openai_embeddings.cpp
 ApiStatus openai_embeddings(App& app, const CallPtr& call);
 // openai_models.cpp

@@ -15,6 +15,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/chat/completions", openai, texts, openai_chat},
     {"POST", "/chat/completions", openai, texts, openai_chat},
     {"POST", "/v1/completions", openai, texts, openai_completions},
+    {"POST", "/v1/responses", openai, texts, openai_responses},
     {"POST", "/v1/embeddings", openai, Where::vectors, openai_embeddings},
     {"POST", "/embeddings", openai, Where::vectors, openai_embeddings},
     {"GET", "/v1/models", openai, network, openai_models},
