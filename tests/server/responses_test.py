@@ -65,7 +65,8 @@ class Responses(unittest.TestCase):
         self.assertEqual(last.output_text, self.ask(max_output_tokens=20).output_text)
 
     def test_calls_and_what_came_of_them(self):
-        ask = {"tools": [TOOL, {"type": "web_search"}], "tool_choice": "required"}
+        ask = {"tools": [TOOL, {"type": "web_search"}], "tool_choice": "required",
+               "max_output_tokens": 200}
         answer = self.ask(**ask)
         self.assertEqual(answer.status, "completed")
         (call,) = answer.output
