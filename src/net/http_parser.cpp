@@ -304,9 +304,12 @@ std::size_t HttpParser::push_body(std::string_view bytes) {
   const bool joined = held > 0;
   if (joined) pending_ += bytes;
   const std::string_view shown = joined ? std::string_view(pending_) : bytes;
+  // A chunked body ends with five bytes at least. The library asserts that it sees so many once it
+  // is at the last chunk.
+  const std::size_t least = parser.chunked() ? 5 : 1;
   std::size_t used = 0;
   boost::system::error_code error;
-  while (used < shown.size() && !parser.is_done()) {
+  while (shown.size() - used >= least && !parser.is_done()) {
     const std::size_t step =
         parser.put(boost::asio::buffer(shown.data() + used, shown.size() - used), error);
     used += step;

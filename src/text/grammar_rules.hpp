@@ -74,8 +74,10 @@ class GrammarRules {
 
   const std::vector<Expr>& expressions() const { return expressions_; }
   const std::vector<Rule>& rules() const { return rules_; }
+  // Of a sequence or a choice; others have none.
   std::span<const ExprId> children(const Expr& e) const {
-    return std::span(children_).subspan(e.first, e.count);
+    const bool is_group = e.kind == Kind::sequence || e.kind == Kind::choice;
+    return is_group ? std::span(children_).subspan(e.first, e.count) : std::span<const ExprId>();
   }
   std::string_view bytes(const Expr& e) const {
     return std::string_view(bytes_).substr(e.first, e.count);

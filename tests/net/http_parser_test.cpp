@@ -143,7 +143,7 @@ std::vector<Refused> refused_bodies() {
       {"16 digits", post(chunked, "FFFFFFFFFFFFFFFF\r\n"), 413},
       {"17 digits", post(chunked, "10000000000000000\r\n"), 400},
       {"no CR LF", post(chunked, "3\r\nabcXY0\r\n\r\n"), 400},
-      {"no size", post(chunked, "\r\n\r\n"), 400},
+      {"no size", post(chunked, "\r\n\r\n\r\n"), 400},
       {"endless line", post(chunked, "3;" + std::string(1 << 16, 'x')), 400},
       {"endless trailers", post(chunked, "0\r\n" + std::string(1 << 16, 'x')), 400},
   };
