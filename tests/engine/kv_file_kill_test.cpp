@@ -33,19 +33,24 @@ TEST(KvFileKill, NoKillLosesACommit) {
   KvVersions versions(64 << 10);
   std::mt19937 rng(11);
   int last = -1, saves = 0;
-  for (int round = 0; round < (test::kSanitized ? 30 : 200); ++round) {
+  const int rounds = test::kSanitized ? 30 : 200;
+  for (int round = 0; round < rounds; ++round) {
     std::array<int, 2> pipe{};
     ASSERT_EQ(::pipe(pipe.data()), 0);
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) save_on(path, last >= 12 ? 0 : last + 1, pipe[1]);
     ::close(pipe[1]);
-    ::usleep(static_cast<useconds_t>(rng() % 10000));
+    // Some saves are waited for, however slow the machine is; the kill comes anywhere in the next.
+    int said = last;
+    for (std::uint32_t waits = rng() % 3; waits > 0; --waits) {
+      if (::read(pipe[0], &said, sizeof said) == sizeof said) ++saves;
+    }
+    ::usleep(static_cast<useconds_t>(rng() % 5000));
     ::kill(child, SIGKILL);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << "it ended by itself with " << WEXITSTATUS(status);
-    int said = last;
     while (::read(pipe[0], &said, sizeof said) == sizeof said) ++saves;
     ::close(pipe[0]);
 
@@ -56,7 +61,7 @@ TEST(KvFileKill, NoKillLosesACommit) {
     ASSERT_TRUE(found == said || found == (said >= 12 ? 0 : said + 1)) << said << " " << found;
     last = found;
   }
-  EXPECT_GT(saves, 50);
+  EXPECT_GT(saves, rounds / 2);
 }
 
 }  // namespace
