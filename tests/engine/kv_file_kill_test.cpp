@@ -43,7 +43,7 @@ TEST(KvFileKill, NoKillLosesACommit) {
     ::close(pipe[1]);
     // Some saves are waited for, however slow the machine is; the kill comes anywhere in the next.
     int said = last;
-    for (std::uint32_t waits = rng() % 3; waits > 0; --waits) {
+    for (auto waits = rng() % 3; waits > 0; --waits) {
       if (::read(pipe[0], &said, sizeof said) == sizeof said) ++saves;
     }
     ::usleep(static_cast<useconds_t>(rng() % 5000));
