@@ -180,11 +180,7 @@ class MessageSink final : public Sink {
 
 ApiResult<std::shared_ptr<ServedModel>> find_writer(const App& app, const Json& body) {
   ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
-  ORRERY_TRY(auto model, app.models.find(name.value_or("")));
-  if (model->scheduler == nullptr) {
-    return refuse(400, "the model makes vectors of texts and writes none", "model");
-  }
-  return model;
+  return app.models.find_writer(name.value_or(""));
 }
 
 }  // namespace

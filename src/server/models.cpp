@@ -31,6 +31,13 @@ ApiResult<std::shared_ptr<ServedModel>> Models::find(std::string_view name) cons
                 "model_not_found");
 }
 
+ApiResult<std::shared_ptr<ServedModel>> Models::find_writer(std::string_view name) const {
+  ORRERY_TRY(auto model, find(name));
+  if (model->scheduler != nullptr) return model;
+  return refuse(400, "the model makes vectors of texts and writes none", "model",
+                "model_not_generative");
+}
+
 std::string model_id(std::string_view name) {
   while (name.ends_with('/')) name.remove_suffix(1);
   name = name.substr(name.find_last_of('/') + 1);

@@ -40,6 +40,8 @@ class Models {
   // By id, with or without Ollama's ":latest"; "" and "default" mean the first. 404 for any other
   // name, always with the same text.
   ApiResult<std::shared_ptr<ServedModel>> find(std::string_view name) const;
+  // 400 for one that only makes vectors.
+  ApiResult<std::shared_ptr<ServedModel>> find_writer(std::string_view name) const;
   const std::vector<std::shared_ptr<ServedModel>>& all() const { return models_; }
 
  private:

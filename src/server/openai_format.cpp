@@ -66,11 +66,7 @@ ApiResult<OpenaiOptions> parse_openai_options(const Models& models, const Json& 
   }
   ORRERY_TRY(options.form, parse_form(body));
   ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
-  ORRERY_TRY(options.model, models.find(name.value_or("")));
-  if (options.model->scheduler == nullptr) {
-    return refuse(400, "the model makes vectors of texts and writes none", "model",
-                  "model_not_generative");
-  }
+  ORRERY_TRY(options.model, models.find_writer(name.value_or("")));
   GenerationOptions& generation = options.generation;
   ORRERY_TRY(generation.sampling, parse_sampling(body, *options.model));
   ORRERY_TRY(generation.stop, parse_stop(body, "stop"));

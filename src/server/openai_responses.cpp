@@ -149,11 +149,7 @@ ApiStatus openai_responses(App& app, const CallPtr& call) {
                   "previous_response_id", "not_supported");
   }
   ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
-  ORRERY_TRY(const auto model, app.models.find(name.value_or("")));
-  if (model->scheduler == nullptr) {
-    return refuse(400, "the model makes vectors of texts and writes none", "model",
-                  "model_not_generative");
-  }
+  ORRERY_TRY(const auto model, app.models.find_writer(name.value_or("")));
   Prompt prompt{model.get(), {}, {}, call->domain, {}, nullptr};
   ORRERY_TRY(prompt.options.sampling, parse_sampling(body, *model));
   ORRERY_TRY(const auto most, get_integer(body, "max_output_tokens", 1, INT32_MAX));
