@@ -127,6 +127,7 @@ struct AttentionBlock {
 
 struct BlockKernels {
   const char* isa;  // "emu_dot", "emu_outer", "avx2", "avx512", "avx512_bf16", "amx"
+  bool has_tiles;   // a matrix unit multiplies: bf16 is its fastest type for few tokens, too
   int task_rows;    // weight rows of a good task (a multiple of 32)
   std::size_t (*matmul_scratch_bytes)(int k);
   void (*matmul[kMaxDTypeId])(const MatmulBlocks&);  // null where a type has no kernel

@@ -28,11 +28,13 @@ namespace {
 #if defined(ORRERY_KERNEL_avx512_bf16) || defined(ORRERY_KERNEL_avx512) || \
     defined(ORRERY_KERNEL_avx2)
 using Product = VectorProduct<Lanes>;
+constexpr bool kHasTiles = false;
 constexpr int kTaskRows = 32;
 void begin() {}
 void end() {}
 #else
 using Product = TileProduct<Tile>;
+constexpr bool kHasTiles = true;
 constexpr int kTaskRows = 128;
 void begin() {
   Tile::begin();
@@ -59,6 +61,7 @@ constexpr void set_packed(BlockKernels& table) {
 constexpr BlockKernels make_table() {
   BlockKernels table = {};
   table.isa = ORRERY_KERNEL_STRING(ORRERY_KERNEL_ISA);
+  table.has_tiles = kHasTiles;
   table.task_rows = kTaskRows;
   table.matmul_scratch_bytes = Matmul::scratch_bytes;
   set_matmul<WeightF32, WeightF16, WeightBf16, WeightQ40, WeightQ41, WeightQ50, WeightQ51,

@@ -21,7 +21,8 @@ struct Family;
 struct RecordOptions {
   plan::Phase phase = plan::Phase::decode;
   plan::Capacity capacity;
-  bool deterministic = false;  // prefill with decode's number classes
+  bool deterministic = false;      // prefill with decode's number classes
+  bool experts_as_decode = false;  // those of quantized experts alone
   // Tokens a sequence may grow to, at most hparams().context_length unless the user insists.
   // Decides between the long and the short factors of longrope; windows it cannot fill become full
   // attention.

@@ -19,7 +19,8 @@ Recorder::Recorder(const Hparams& hparams, const RecordOptions& options, Tensors
     : h_(hparams),
       options_(options),
       tensors_(tensors),
-      builder_(hparams.family, options.phase, options.capacity, options.deterministic) {
+      builder_(hparams.family, options.phase, options.capacity, options.deterministic,
+               options.experts_as_decode) {
   place_layers();
 }
 

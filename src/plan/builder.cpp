@@ -12,8 +12,9 @@ NumberClass weight_class(Phase phase, DType dtype, bool deterministic) {
   return dtype_info(dtype).is_quantized ? NumberClass::i8 : NumberClass::f32;
 }
 
-Builder::Builder(std::string family, Phase phase, Capacity capacity, bool deterministic)
-    : deterministic_(deterministic) {
+Builder::Builder(std::string family, Phase phase, Capacity capacity, bool deterministic,
+                 bool experts_as_decode)
+    : deterministic_(deterministic), experts_as_decode_(experts_as_decode) {
   plan_.family = std::move(family);
   plan_.phase = phase;
   plan_.capacity = capacity;
@@ -70,7 +71,9 @@ BufferId Builder::operand(BufferId x, NumberClass number_class) {
   const auto key = std::pair(x, form);
   if (const auto found = operands_.find(key); found != operands_.end()) return found->second;
   const Buffer source = plan_.buffers[x];
-  const BufferId out = buffer(source.name, source.rows, source.cols, form);
+  // Products of class i8 take rows, also among those of token blocks.
+  const Order order = form == Form::q8 && is_b16() ? Order::rows : Order::any;
+  const BufferId out = buffer(source.name, source.rows, source.cols, form, order);
   Step& step = append(Op::quantize_rows, NumberClass::f32);
   step.in[0] = x;
   step.out[0] = out;
@@ -190,10 +193,11 @@ BufferId Builder::moe_route(BufferId logits, const RouteOptions& options) {
   return out;
 }
 
-Step& Builder::append_moe_matmul(BufferId x, BufferId routes, std::array<WeightId, 2> weights) {
+Step& Builder::append_moe_matmul(BufferId x, BufferId routes, std::array<WeightId, 2> weights,
+                                 bool as_decode) {
   const Weight& first = plan_.weights[weights[0]];
   const bool of_experts = plan_.buffers[x].order == Order::experts;
-  const NumberClass number_class = class_of(weights[0], kTokens);
+  const NumberClass number_class = class_of(weights[0], kTokens, as_decode);
   const BufferId in = of_experts ? x : operand(x, number_class);
   Step& step = append(Op::moe_matmul, number_class);
   step.in = {in, routes, kNone};
@@ -210,7 +214,9 @@ BufferId Builder::experts(std::string name, BufferId x, BufferId routes,
   ORRERY_CHECK(gate.experts > 0 && gate.dtype == plan_.weights[options.up].dtype);
   // The rows between are written as the operand of the next product. Blocks of 32 tokens hold one
   // expert's: each expert that is used may leave all but one of a block's places empty.
-  const NumberClass next = class_of(options.down, kTokens);
+  const bool as_decode = experts_as_decode_ && dtype_info(gate.dtype).is_quantized &&
+                         dtype_info(down.dtype).is_quantized;
+  const NumberClass next = class_of(options.down, kTokens, as_decode);
   const bool blocks = next == NumberClass::b16;
   const Form form = blocks ? Form::bf16 : next == NumberClass::i8 ? Form::q8 : Form::f32;
   const std::int64_t pairs = std::int64_t{plan_.capacity.tokens} * used;
@@ -221,12 +227,12 @@ BufferId Builder::experts(std::string name, BufferId x, BufferId routes,
       buffer(name + "_down", {used, 0, 0, 0}, down.rows, Form::f32, Order::experts);
   const BufferId out = buffer(std::move(name), kTokens, down.rows, Form::f32);
 
-  Step& glu = append_moe_matmul(x, routes, {options.gate, options.up});
+  Step& glu = append_moe_matmul(x, routes, {options.gate, options.up}, as_decode);
   glu.out[0] = inner;
   glu.bias = {options.gate_bias, options.up_bias, kNone};
   glu.activation = options.activation;
   glu.glu = true;
-  Step& project = append_moe_matmul(inner, routes, {options.down, kNone});
+  Step& project = append_moe_matmul(inner, routes, {options.down, kNone}, as_decode);
   project.out[0] = outer;
   project.bias[0] = options.down_bias;
   Step& combine = append(Op::moe_combine, NumberClass::f32);

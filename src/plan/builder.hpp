@@ -92,7 +92,9 @@ struct RecurrenceOptions {
 
 class Builder {
  public:
-  Builder(std::string family, Phase phase, Capacity capacity, bool deterministic);
+  // `experts_as_decode`: prefill multiplies with quantized experts in decode's class, too.
+  Builder(std::string family, Phase phase, Capacity capacity, bool deterministic,
+          bool experts_as_decode = false);
 
   WeightId weight(Weight weight);
   std::int16_t constant(std::vector<float> values);
@@ -151,10 +153,11 @@ class Builder {
   NumberClass class_of(WeightId weight, Extent rows, bool as_decode = false) const;
   // Prefill that rounds to bf16.
   bool is_b16() const { return plan_.phase != Phase::decode && !deterministic_; }
-  Step& append_moe_matmul(BufferId x, BufferId routes, std::array<WeightId, 2> weights);
+  Step& append_moe_matmul(BufferId x, BufferId routes, std::array<WeightId, 2> weights,
+                          bool as_decode);
 
   Plan plan_;
-  bool deterministic_;
+  bool deterministic_, experts_as_decode_;
   std::int16_t layer_ = -1;
   std::map<std::pair<BufferId, Form>, BufferId> operands_;
 };

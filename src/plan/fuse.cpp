@@ -90,6 +90,7 @@ Plan fuse(Plan plan, const Supports& supports) {
     const std::size_t writer = writers[convert.in[0]];
     ORRERY_CHECK(writer < i);
     if (!can_convert_output(plan.steps[writer])) continue;
+    if (plan.buffers[convert.out[0]].order != plan.buffers[convert.in[0]].order) continue;
     Step fused = plan.steps[writer];
     fused.out[0] = convert.out[0];
     if (!supports(plan, fused)) continue;

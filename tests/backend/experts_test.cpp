@@ -177,6 +177,10 @@ TEST_P(CpuExperts, EqualTheReference) {
   // A token in seventy may be so near to another expert that it goes there.
   EXPECT_LE(unlike_rows(decoded, expected, quantized() ? 0.05 : 1e-5), quantized() ? 4 : 0);
   EXPECT_LE(unlike_rows(prefilled, expected, 0.05), 4);
+  TinyLlama as_decode = model();
+  as_decode.mixture.as_decode = true;
+  const auto mixed = run_on(*device, as_decode, plan::Phase::prefill, false, rows);
+  EXPECT_LE(unlike_rows(mixed, expected, 0.05), 4);
 }
 
 TEST_P(CpuExperts, BitsDoNotDependOnThreadsOrNeighbours) {

@@ -30,10 +30,11 @@ struct TinyLlama {
     DType router = DType::f32;
     plan::RouteOptions route{};
     bool shared = false, biases = false;
+    bool as_decode = false;  // in prefill, too
   } mixture{};
 
   plan::Plan record(plan::Phase phase, plan::Capacity capacity, bool deterministic) const {
-    plan::Builder b("tiny", phase, capacity, deterministic);
+    plan::Builder b("tiny", phase, capacity, deterministic, mixture.as_decode);
     const auto matrix = [&](std::string name, std::uint32_t rows, std::uint32_t cols) {
       return b.weight({std::move(name), type, rows, cols, 0});
     };

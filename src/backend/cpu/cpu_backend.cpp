@@ -15,8 +15,10 @@ class CpuBackend : public Backend {
       : kernels_(std::move(kernels)), team_(std::make_shared<ThreadTeam>(threads)) {}
 
   DeviceInfo info() const override {
-    return {"cpu", fmt::format("{}, {} thread{}, {}", kernels_.name, team_->size(),
-                               team_->size() == 1 ? "" : "s", cpu_model())};
+    return {"cpu",
+            fmt::format("{}, {} thread{}, {}", kernels_.name, team_->size(),
+                        team_->size() == 1 ? "" : "s", cpu_model()),
+            !kernels_.blocks->has_tiles};
   }
 
   bool supports(const plan::Plan& plan, const plan::Step& step) const override {

@@ -115,6 +115,32 @@ class NormBlocks : public CpuStep {
   const kernels::BlockKernels& kernels_;
 };
 
+// Operands of experts that keep decode's class in a prefill: rows, made from token blocks.
+class QuantizeBlocksToRows : public CpuStep {
+ public:
+  QuantizeBlocksToRows(const CompileContext& context, const plan::Step& step)
+      : in_(context.buffer(step.in[0])),
+        out_(context.buffer(step.out[0])),
+        kernels_(*context.kernels) {
+    kernel_ = context.kernel_label(true, "quantize_rows", plan::kNone);
+  }
+
+  std::size_t scratch_bytes() const override { return in_.row_bytes; }
+
+  void run(const Worker& worker) const override {
+    const int n = static_cast<int>(in_.cols);
+    auto* row = reinterpret_cast<float*>(worker.scratch);
+    worker.each(worker.batch->n_tokens, [&](std::int32_t r) {
+      kernels_.blocks->block_to_row(in_.block(r / 32), r % 32, n, row);
+      kernels_.rows->quantize_q8(row, n, out_.bytes(r, worker));
+    });
+  }
+
+ private:
+  BufferRef in_, out_;
+  kernels::KernelSet kernels_;
+};
+
 class QuantizeRows : public CpuStep {
  public:
   QuantizeRows(const CompileContext& context, const plan::Step& step)
@@ -153,6 +179,9 @@ StepResult make_norm(const CompileContext& context, const plan::Step& step) {
 }
 
 StepResult make_quantize_rows(const CompileContext& context, const plan::Step& step) {
+  if (context.buffer(step.in[0]).blocks && !context.buffer(step.out[0]).blocks) {
+    return std::make_unique<QuantizeBlocksToRows>(context, step);
+  }
   return std::make_unique<QuantizeRows>(context, step);
 }
 
