@@ -4,13 +4,14 @@ JOBS ?= $(shell nproc)
 MODEL ?=
 PROMPT ?=
 PREFIX ?= /usr/local
+REQUESTS ?= 30000
 export PROMPT
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 export CCACHE_PCH_EXTSUM := 1
 export CCACHE_SLOPPINESS := pch_defines,time_macros,include_file_mtime,include_file_ctime
 
-.PHONY: help build run test check bench bench-peers install format lint clean
+.PHONY: help build run test check bench bench-peers bench-serve soak install format lint clean
 
 help:
 	@echo "make build                     the program, at build/orrery"
@@ -19,6 +20,8 @@ help:
 	@echo "make check                     the release build's tests and the style checks"
 	@echo "make bench                     measure the default model (or MODEL=..) and the kernels: report/"
 	@echo "make bench-peers               the same beside llama.cpp and OpenVINO, as a table of ratios"
+	@echo "make bench-serve               the server under load beside llama.cpp's, and its fairness"
+	@echo "make soak [REQUESTS=30000]     requests of nice and of ill clients; nothing may be left of them"
 	@echo "make install [PREFIX=..]       install the program, the library and its header"
 	@echo "make format, make lint         apply the code format; check the style"
 
@@ -50,6 +53,14 @@ bench: build
 
 bench-peers: build
 	@bench/peers/compare.py $(if $(MODEL),--model $(MODEL),--openvino)
+
+bench-serve: build
+	@bench/serve/load.py $(if $(MODEL),--model $(MODEL))
+	@bench/serve/fairness.py $(if $(MODEL),--model $(MODEL))
+
+soak: build
+	@scripts/default-model >/dev/null
+	@python3 tests/server/soak_test.py build/orrery $(REQUESTS)
 
 install: build
 	@cmake --build build -j $(JOBS)

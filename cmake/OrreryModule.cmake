@@ -136,7 +136,7 @@ function(orrery_tests name)
 endfunction()
 
 # The modules whose unit tests also run under ThreadSanitizer.
-set(ORRERY_THREADED_MODULES base backend)
+set(ORRERY_THREADED_MODULES base net backend)
 
 # Teams of threads that spin for each other crawl when another test takes a core from them.
 function(orrery_give_two_cores module test)

@@ -1,6 +1,6 @@
 // Runs a model's plans: compiled programs of the phases, the pages they read and write, and the
 // arrays that change between runs. All memory is taken at creation, pages apart. One thread at a
-// time; turn() is the lock for those who share it.
+// time; turn() is the lock for those who share it, and get it in the order in which they ask.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
+#include "base/fair_mutex.hpp"
 #include "base/result.hpp"
 #include "engine/kv_pages.hpp"
 #include "model/adapter.hpp"
@@ -62,7 +63,7 @@ class Executor {
   // The same for files that were written to since they were mapped: a system call for each.
   Status check_files() const;
 
-  [[nodiscard]] std::unique_lock<std::mutex> turn() { return std::unique_lock(mutex_); }
+  [[nodiscard]] std::unique_lock<FairMutex> turn() { return std::unique_lock(mutex_); }
 
   KvPages& kv() { return *kv_; }
   const KvPages& kv() const { return *kv_; }
@@ -123,7 +124,7 @@ class Executor {
   Status check_mapped();
   const float* scales_of(std::span<const DecodeRow> rows);
 
-  std::mutex mutex_;
+  FairMutex mutex_;
   InputObserver* observer_ = nullptr;
   const storage::Checkpoint* files_ = nullptr;
   std::uint32_t seen_hits_ = 0;  // of BusGuard, when the files were last found whole

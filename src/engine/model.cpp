@@ -354,7 +354,7 @@ Result<std::vector<float>> Model::embed(std::span<const text::TokenId> ids,
   return vector;
 }
 
-std::unique_lock<std::mutex> Model::turn() const {
+std::unique_lock<FairMutex> Model::turn() const {
   return executor_ != nullptr ? executor_->turn() : std::unique_lock(encoder_mutex_);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
+#include "base/fair_mutex.hpp"
 #include "base/result.hpp"
 #include "engine/dequantize.hpp"
 #include "engine/embedder.hpp"
@@ -129,7 +130,7 @@ class Model : public std::enable_shared_from_this<Model> {
   Result<BoundPlan> record_embed(std::uint32_t context) const;
   Status prepare_embedder() const;
   void describe();
-  [[nodiscard]] std::unique_lock<std::mutex> turn() const;
+  [[nodiscard]] std::unique_lock<FairMutex> turn() const;
   Result<std::uint32_t> choose_context(std::span<const plan::CacheGroup> groups,
                                        std::uint64_t budget);
   Result<BoundPlan> record(plan::Phase phase, plan::Capacity capacity, std::uint32_t context) const;
@@ -152,7 +153,7 @@ class Model : public std::enable_shared_from_this<Model> {
   std::unique_ptr<backend::Backend> backend_;
   std::unique_ptr<Executor> executor_;
   mutable std::unique_ptr<Embedder> embedder_;  // guarded by turn()
-  mutable std::mutex encoder_mutex_;            // a model without an executor
+  mutable FairMutex encoder_mutex_;             // a model without an executor
   std::vector<std::string> warnings_;
   std::vector<std::string> text_warnings_;  // load_text()'s, which runs beside the rest
 };

@@ -92,6 +92,7 @@ struct SchedulerStats {
   std::uint64_t decode_ticks = 0, prefill_slices = 0;
   double decode_seconds = 0, prefill_seconds = 0;  // of the engine's time
   std::uint64_t cache_bytes = 0, cache_budget_bytes = 0;
+  std::uint64_t cache_pages = 0;  // in use, of all groups
 };
 
 class Scheduler {

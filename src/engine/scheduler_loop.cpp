@@ -144,7 +144,12 @@ Task* SchedulerLoop::next_prompt() {
 // Tokens of the prompt that may be computed now; 0: running streams come first.
 std::uint32_t SchedulerLoop::slice_of(const Task& task) const {
   const std::uint32_t most = std::min(task.missing(), writer_.executor->max_prefill_tokens());
-  if (rows_.empty()) return most;
+  if (rows_.empty()) {
+    // Whoever comes meanwhile waits for its end, so none is whole where others come and go.
+    const bool is_alone = active_.size() + waiting_.size() == 1;
+    const std::uint32_t half = writer_.executor->max_prefill_tokens() / 2;
+    return is_alone ? most : std::min(most, std::max(half, kLeastSlice));
+  }
   const std::uint32_t least = std::min(most, kLeastSlice);
   if (token_seconds_ == 0) return least;
   if (can_afford(std::max(most, kBlock))) return most;

@@ -192,8 +192,10 @@ SchedulerStats SchedulerLoop::stats() const {
   stats.queued = static_cast<std::uint32_t>(waiting_.size());
   stats.idle = cache_.idle();
   const auto turn = writer_.executor->turn();
-  stats.cache_bytes = writer_.executor->kv().committed_bytes();
-  stats.cache_budget_bytes = writer_.executor->kv().budget_bytes();
+  const KvPages& kv = writer_.executor->kv();
+  stats.cache_bytes = kv.committed_bytes();
+  stats.cache_budget_bytes = kv.budget_bytes();
+  for (std::size_t g = 0; g < kv.n_groups(); ++g) stats.cache_pages += kv.pages_in_use(g);
   return stats;
 }
 

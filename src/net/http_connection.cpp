@@ -258,6 +258,7 @@ awaitable<bool> Connection::respond(HttpExchange& exchange, const HttpParser& pa
     if (ended_ && !probed) {
       probed = true;
       if (!co_await probe(exchange, parser)) co_return false;
+      continue;  // what came while it was written has woken nobody
     }
     if (lost_) co_return false;
     const bool probes = streaming_ && !exchange.probe().empty();

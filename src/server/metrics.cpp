@@ -53,6 +53,8 @@ constexpr ModelMetric kModelMetrics[] = {
      [](const Stats& s) { return s.prefill_seconds; }},
     {"orrery_cache_bytes", "gauge", "memory of cached keys and values",
      [](const Stats& s) { return double(s.cache_bytes); }},
+    {"orrery_cache_pages", "gauge", "pages of the cache in use",
+     [](const Stats& s) { return double(s.cache_pages); }},
     {"orrery_cache_budget_bytes", "gauge", "what it may grow to",
      [](const Stats& s) { return double(s.cache_budget_bytes); }},
 };

@@ -3,57 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "engine/generate.hpp"
-#include "engine/scheduler_fixture.hpp"
+#include "engine/scheduler_loop_fixture.hpp"
 
 namespace orrery::engine {
 namespace {
 
 using fake::Recorder;
+using fake::SchedulerLoopTest;
 using fake::Tokens;
-
-constexpr std::uint64_t kPageBytes = 256;  // of one group; there are two
-
-class SchedulerLoopTest : public testing::Test {
- protected:
-  void make(std::uint32_t context, std::uint32_t sequences, std::uint32_t running,
-            std::uint64_t pages = 4000) {
-    executor = fake::make_executor(backend, context, sequences, pages * kPageBytes);
-    loop.emplace(
-        Writer{executor, &tokenizer, fake::kVocab}, running, [this] { return now; },
-        [this](RequestId id) { ++ended[id]; });
-  }
-  std::shared_ptr<Recorder> submit(Request request) {
-    auto events = std::make_shared<Recorder>();
-    auto task = std::make_unique<Task>(++last_id, std::move(request), events, tokenizer, now);
-    cancels[last_id] = task->cancelled;
-    loop->add(std::move(task));
-    return events;
-  }
-  void cancel(RequestId id) { cancels[id]->store(true); }
-  void run_all() {
-    for (int ticks = 0; loop->has_work(); ++ticks) {
-      ASSERT_LT(ticks, 100000);
-      loop->tick();
-    }
-  }
-  // Pages that the closed loop left behind.
-  void expect_no_pages() {
-    loop.reset();
-    for (std::size_t g = 0; g < 2; ++g) EXPECT_EQ(executor->kv().pages_in_use(g), 0U);
-  }
-
-  fake::Backend backend;
-  fake::Tokenizer tokenizer{fake::alphabet()};
-  double now = 0;
-  RequestId last_id = 0;
-  std::map<RequestId, std::shared_ptr<std::atomic<bool>>> cancels;
-  std::map<RequestId, int> ended;
-  std::shared_ptr<Executor> executor;
-  std::optional<SchedulerLoop> loop;
-};
 
 TEST_F(SchedulerLoopTest, AnswersAreThoseOfARequestAlone) {
   make(600, 16, 12);  // a batch has 8 rows
@@ -201,65 +159,6 @@ TEST_F(SchedulerLoopTest, RequestsThatComeTogetherComputeTheirPrefixOnce) {
     EXPECT_EQ(all[i]->tokens, fake::greedy_answer(prompts[i], 5));
   }
   expect_no_pages();
-}
-
-// The clock goes 10 ms for a decode run and 1 ms for each token of a prompt.
-class FairnessTest : public SchedulerLoopTest {
- protected:
-  void SetUp() override {
-    backend.faults.on_run = [this](const backend::Batch& batch) {
-      const bool is_decode = batch.n_outputs > 0 && batch.n_outputs == batch.n_tokens;
-      now += is_decode ? 0.010 : 0.001 * batch.n_tokens;
-    };
-  }
-};
-
-TEST_F(FairnessTest, RunningStreamsKeepMoreThanHalfTheirPace) {
-  make(4096, 4, 4);
-  const auto stream = submit(fake::greedy(fake::random_tokens(3, 1), 0));
-  while (stream->tokens.size() < 20) loop->tick();
-  const auto prompt = submit(fake::greedy(fake::random_tokens(2000, 2), 1));
-  const std::size_t before = stream->tokens.size();
-  const double start = now;
-  double last = now, longest = 0;
-  stream->took = [&] {
-    longest = std::max(longest, now - last);
-    last = now;
-  };
-  while (prompt->ends == 0) loop->tick();
-  const auto tokens = static_cast<double>(stream->tokens.size() - before);
-  const double alone = (now - start) / 0.010;
-  EXPECT_GT(tokens, 0.5 * alone);
-  EXPECT_LT(tokens, 0.65 * alone);  // and the prompt gets on
-  EXPECT_LT(longest, 0.010 + 0.060);
-}
-
-TEST_F(FairnessTest, APromptAloneTakesWholeSlices) {
-  make(4096, 4, 4);
-  const auto prompt = submit(fake::greedy(fake::random_tokens(960, 2), 1));
-  int ticks = 0;
-  for (; prompt->ends == 0; ++ticks) loop->tick();
-  EXPECT_EQ(ticks, 20);  // of 48 tokens
-}
-
-TEST_F(FairnessTest, ShortPromptsPassLongOnesThatGetOnAllTheSame) {
-  make(4096, 8, 8);
-  const auto first = submit(fake::greedy(fake::random_tokens(1440, 1), 1));
-  const auto second = submit(fake::greedy(fake::random_tokens(1440, 2), 1));
-  for (int i = 0; i < 4; ++i) loop->tick();
-  EXPECT_GE(first->done, 48U);
-  EXPECT_GE(second->done, 48U);
-  const auto quick = submit(fake::greedy(fake::random_tokens(40, 3), 1));
-  for (int i = 0; i < 2; ++i) loop->tick();
-  EXPECT_EQ(quick->ends, 1);
-  // A stream of short ones takes half of the slices, no more.
-  std::shared_ptr<Recorder> current = quick;
-  int ticks = 0;
-  for (std::uint64_t seed = 100; first->ends == 0 || second->ends == 0; ++ticks) {
-    if (current->ends > 0) current = submit(fake::greedy(fake::random_tokens(40, ++seed), 1));
-    loop->tick();
-    ASSERT_LT(ticks, 2 * 60 + 10);
-  }
 }
 
 TEST_F(SchedulerLoopTest, MoreStreamsThanRowsTakeTurns) {

@@ -2,8 +2,6 @@
 """`orrery serve` as the clients of Anthropic, Ollama and llama.cpp see it."""
 
 import json
-import sys
-import unittest
 
 import service
 
@@ -11,25 +9,16 @@ service.needs("anthropic", "ollama")
 import anthropic  # noqa: E402
 import ollama  # noqa: E402
 
-MODEL = "smollm2-135m"
+MODEL = service.MODEL
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 
-class Dialects(unittest.TestCase):
+class Dialects(service.ServedCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = service.Server()
+        super().setUpClass()
         cls.claude = anthropic.Anthropic(base_url=cls.server.url, api_key="none", max_retries=0)
         cls.llama = ollama.Client(host=cls.server.url)
-
-    @classmethod
-    def tearDownClass(cls):
-        code = cls.server.stop()
-        assert code == 0, code
-
-    def post(self, path, body):
-        status, _, answer = self.server.request("POST", path, body)
-        return status, json.loads(answer)
 
     def message(self, **fields):
         return {"model": MODEL, "messages": QUESTION, "max_tokens": 16,
@@ -99,18 +88,18 @@ class Dialects(unittest.TestCase):
 
     def test_ollama_manages_nothing(self):
         for path in ("/api/pull", "/api/create", "/api/copy", "/api/push"):
-            self.assertEqual(self.post(path, {"model": "a"})[0], 501)
+            self.assertEqual(self.server.post(path, {"model": "a"})[0], 501)
         for options in ({"num_ctx": -1}, {"num_ctx": 10 ** 6}, {"temperature": -1}, 5):
-            self.assertEqual(self.post("/api/chat", {"messages": QUESTION, "options": options})[0],
-                             400, options)
+            status, _ = self.server.post("/api/chat", {"messages": QUESTION, "options": options})
+            self.assertEqual(status, 400, options)
 
     def test_tokens_and_templates(self):
-        _, tokens = self.post("/tokenize", {"content": "Hello, world"})
-        _, text = self.post("/detokenize", tokens)
+        _, tokens = self.server.post("/tokenize", {"content": "Hello, world"})
+        _, text = self.server.post("/detokenize", tokens)
         self.assertEqual(text, {"content": "Hello, world"})
         for ids in ([-1], [10 ** 9], ["a"], 5):
-            self.assertEqual(self.post("/detokenize", {"tokens": ids})[0], 400)
-        _, prompt = self.post("/apply-template", {"messages": QUESTION})
+            self.assertEqual(self.server.post("/detokenize", {"tokens": ids})[0], 400)
+        _, prompt = self.server.post("/apply-template", {"messages": QUESTION})
         self.assertIn("What is the capital of France?", prompt["prompt"])
         _, _, props = self.server.request("GET", "/props")
         self.assertEqual(json.loads(props)["default_generation_settings"]["n_ctx"], 2048)
@@ -119,9 +108,9 @@ class Dialects(unittest.TestCase):
         for path, field in (("/v1/chat/completions", {"functions": [{"name": "a"}]}),
                             ("/api/chat", {"images": ["aaaa"]}),
                             ("/api/generate", {"suffix": "a"})):
-            status, _ = self.post(path, {"messages": QUESTION, "max_tokens": 1, **field})
+            status, _ = self.server.post(path, {"messages": QUESTION, "max_tokens": 1, **field})
             self.assertEqual(status, 501, (path, field))
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    service.main()

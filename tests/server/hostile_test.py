@@ -4,7 +4,6 @@
 import json
 import socket
 import struct
-import sys
 import unittest
 
 import service
@@ -13,17 +12,8 @@ CHAT = "/v1/chat/completions"
 QUESTION = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
 
 
-class Open(unittest.TestCase):
+class Open(service.ServedCase):
     """A server without a key."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.server = service.Server()
-
-    @classmethod
-    def tearDownClass(cls):
-        code = cls.server.stop()
-        assert code == 0, code
 
     def tearDown(self):
         self.assertEqual(self.server.request("POST", CHAT, QUESTION)[0], 200)
@@ -130,17 +120,11 @@ class Open(unittest.TestCase):
             self.assertTrue(service.eventually(lambda n=name: self.server.metric(n) == 0), name)
 
 
-class Locked(unittest.TestCase):
+class Locked(service.ServedCase):
     """A server with keys."""
 
-    @classmethod
-    def setUpClass(cls):
-        cls.server = service.Server("--api-key", "secret", environment={"ORRERY_MAX_QUEUE": "1"})
-
-    @classmethod
-    def tearDownClass(cls):
-        code = cls.server.stop()
-        assert code == 0, code
+    arguments = ("--api-key", "secret")
+    environment = {"ORRERY_MAX_QUEUE": "1"}
 
     def test_every_route_wants_the_key(self):
         for method, path in (("GET", "/metrics"), ("GET", "/v1/models"), ("GET", "/nothing"),
@@ -179,4 +163,4 @@ class Refused(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    service.main()

@@ -3,29 +3,22 @@
 
 import json
 import math
-import sys
 import threading
-import unittest
 
 import service
 
 service.needs("openai")
 import openai  # noqa: E402
 
-MODEL = "smollm2-135m"
+MODEL = service.MODEL
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 
-class Openai(unittest.TestCase):
+class Openai(service.ServedCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = service.Server()
+        super().setUpClass()
         cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0)
-
-    @classmethod
-    def tearDownClass(cls):
-        code = cls.server.stop()
-        assert code == 0, code
 
     def chat(self, **fields):
         return self.client.chat.completions.create(**{
@@ -195,4 +188,4 @@ class Openai(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    service.main()

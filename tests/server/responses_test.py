@@ -2,8 +2,6 @@
 """POST /v1/responses with the default model, as OpenAI's own client sees it."""
 
 import json
-import sys
-import unittest
 
 import service
 
@@ -11,7 +9,7 @@ service.needs("openai", "jsonschema")
 import jsonschema  # noqa: E402
 import openai  # noqa: E402
 
-MODEL = "smollm2-135m"
+MODEL = service.MODEL
 QUESTION = "What is the capital of France?"
 PLACE = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}},
          "required": ["city"], "additionalProperties": False}
@@ -19,16 +17,11 @@ TOOL = {"type": "function", "name": "get_weather", "description": "The weather."
         "parameters": PLACE}
 
 
-class Responses(unittest.TestCase):
+class Responses(service.ServedCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = service.Server()
+        super().setUpClass()
         cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0)
-
-    @classmethod
-    def tearDownClass(cls):
-        code = cls.server.stop()
-        assert code == 0, code
 
     def ask(self, **fields):
         return self.client.responses.create(**{
@@ -100,4 +93,4 @@ class Responses(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    service.main()

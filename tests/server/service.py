@@ -5,15 +5,17 @@ import json
 import os
 import pathlib
 import re
-import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77  # what ctest takes for "skipped"
+MODEL = "smollm2-135m"
 
 
 def program():
@@ -34,27 +36,33 @@ class Server:
     def __init__(self, *arguments, environment=None):
         command = [program(), "serve", "--port", "0", "--ctx", "2048", "--deterministic",
                    *arguments]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE,
+        # A file and not a pipe, which nobody would empty.
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(command, stderr=self.errors,
                                         env={**os.environ, **(environment or {})})
-        self.log = ""
-        limit = time.monotonic() + 120
-        while "listens on" not in self.log:
-            if not select.select([self.process.stderr], [], [], limit - time.monotonic())[0]:
-                raise RuntimeError("the server did not start: " + self.log)
-            data = os.read(self.process.stderr.fileno(), 65536)
-            if not data:
-                self.process.wait()
-                self.process.stderr.close()
-                raise RuntimeError("the server ended: " + self.log)
-            self.log += data.decode()
-        self.port = int(re.search(r"listens on \w+://\S*:(\d+)", self.log).group(1))
+        eventually(lambda: self.ended() or self.address(), 120)
+        if not self.address():
+            state = "ended" if self.ended() else "did not start"
+            self.process.kill()
+            raise RuntimeError(f"the server {state}: {self.log()}")
+        self.port = int(self.address().group(1))
         self.url = f"http://127.0.0.1:{self.port}"
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def address(self):
+        return re.search(r"listens on \w+://\S*:(\d+)\s", self.log())
+
+    def log(self):
+        """What it has written to stderr."""
+        return os.pread(self.errors.fileno(), 1 << 20, 0).decode()
 
     def stop(self):
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(60)
-        self.process.stderr.close()
+        self.errors.close()
         return code
 
     def connect(self):
@@ -90,10 +98,44 @@ class Server:
             rest = unchunk(rest)
         return int(status.split()[1]), found, rest
 
+    def post(self, path, body):
+        """(status, JSON document) of one request."""
+        status, _, answer = self.request("POST", path, body)
+        return status, json.loads(answer)
+
     def metric(self, name):
         _, _, text = self.request("GET", "/metrics")
         values = re.findall(rf"(?m)^{name}(?:\{{[^}}]*\}})? (\S+)$", text.decode())
         return sum(map(float, values))
+
+
+class ServedCase(unittest.TestCase):
+    """Tests that share one server, which ends well."""
+
+    arguments = ()
+    environment = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*cls.arguments, environment=cls.environment)
+
+    @classmethod
+    def tearDownClass(cls):
+        code = cls.server.stop()
+        assert code == 0, code
+
+    def assert_cancels(self, leave):
+        """`leave` goes away from an answer that has begun; its generation ends."""
+        before = self.server.metric("orrery_requests_cancelled_total")
+        leave()
+        self.assertTrue(eventually(
+            lambda: self.server.metric("orrery_requests_cancelled_total") > before))
+        self.assertTrue(eventually(lambda: self.server.metric("orrery_requests_running") == 0))
+
+
+def main():
+    """Runs the tests of the script that calls it; its argument is the program."""
+    unittest.main(argv=sys.argv[:1])
 
 
 def unchunk(data):

@@ -3,8 +3,6 @@
 because nothing else can be written."""
 
 import json
-import sys
-import unittest
 
 import service
 
@@ -14,7 +12,7 @@ import jsonschema  # noqa: E402
 import ollama  # noqa: E402
 import openai  # noqa: E402
 
-MODEL = "smollm2-135m"
+MODEL = service.MODEL
 QUESTION = [{"role": "user", "content": "Tell me about a person."}]
 PERSON = {
     "type": "object",
@@ -35,19 +33,14 @@ TOOLS = [{"type": "function", "function": {"name": "find_person", "parameters": 
                                            "parameters": PLACE}}]
 
 
-class Structured(unittest.TestCase):
+class Structured(service.ServedCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = service.Server()
+        super().setUpClass()
         url = cls.server.url
         cls.client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
         cls.claude = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
         cls.llama = ollama.Client(host=url)
-
-    @classmethod
-    def tearDownClass(cls):
-        code = cls.server.stop()
-        assert code == 0, code
 
     def chat(self, **fields):
         return self.client.chat.completions.create(**{
@@ -189,4 +182,4 @@ class Structured(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    service.main()
