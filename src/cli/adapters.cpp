@@ -7,25 +7,16 @@
 #include "storage/io.hpp"
 
 namespace orrery::cli {
-namespace {
 
-struct ScaledFile {
-  std::string path;
-  float scale = 1.0F;
-};
-
-// What follows the last colon is a scale if it is a number.
-ScaledFile parse(const std::string& text) {
+AdapterFile parse_adapter_file(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos) return {text};
-  ScaledFile file{text.substr(0, colon)};
+  AdapterFile file{text.substr(0, colon)};
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, file.scale);
   if (error != std::errc{} || stop != end) return {text};
   return file;
 }
-
-}  // namespace
 
 void add_adapter_option(Command command, AdapterFiles& files) {
   command
@@ -39,7 +30,7 @@ Result<std::unique_ptr<engine::Session>> open_session(const engine::Model& model
   ORRERY_TRY(auto session, engine::Session::open(model.executor()));
   std::vector<engine::AdapterUse> uses;
   for (const std::string& text : files) {
-    const ScaledFile file = parse(text);
+    const AdapterFile file = parse_adapter_file(text);
     ORRERY_TRY(const std::uint32_t id, model.load_adapter(file.path, storage::system_io()));
     uses.push_back({id, file.scale});
   }

@@ -15,6 +15,13 @@ namespace orrery::cli {
 // FILE or FILE:SCALE, as typed.
 using AdapterFiles = std::vector<std::string>;
 
+struct AdapterFile {
+  std::string path;
+  float scale = 1.0F;
+};
+// What follows the last colon is a scale if it is a number.
+AdapterFile parse_adapter_file(const std::string& text);
+
 void add_adapter_option(Command command, AdapterFiles& files);
 // A session of the model with these adapters.
 Result<std::unique_ptr<engine::Session>> open_session(const engine::Model& model,

@@ -14,6 +14,7 @@
 #include "cli/serve_settings.hpp"
 #include "cli/terminal.hpp"
 #include "cli/version.hpp"
+#include "storage/io.hpp"
 #include "storage/model_names.hpp"
 
 namespace orrery::cli {
@@ -38,6 +39,17 @@ sigset_t end_signals() {
   return signals;
 }
 
+Result<std::vector<server::ServedAdapter>> load_adapters(const engine::Model& model,
+                                                         const AdapterFiles& files) {
+  std::vector<server::ServedAdapter> adapters;
+  for (const std::string& text : files) {
+    const AdapterFile file = parse_adapter_file(text);
+    ORRERY_TRY(const std::uint32_t id, model.load_adapter(file.path, storage::system_io()));
+    adapters.push_back({id, file.path.substr(file.path.find_last_of('/') + 1), file.scale});
+  }
+  return adapters;
+}
+
 Result<std::shared_ptr<server::ServedModel>> open_served(const std::string& name,
                                                          const ServeSettings& settings) {
   auto served = std::make_shared<server::ServedModel>();
@@ -46,6 +58,10 @@ Result<std::shared_ptr<server::ServedModel>> open_served(const std::string& name
   OpenOptions open = settings.open;
   open.sequences = settings.running + kIdleSequences;
   ORRERY_TRY(served->model, open_model(name, open));
+  if (!settings.adapters.empty()) {
+    ORRERY_TRY(auto adapters, load_adapters(*served->model, settings.adapters));
+    served->adapters.load(std::move(adapters));
+  }
   if (!served->model->check_writes()) return served;  // it makes vectors
   ORRERY_TRY(served->scheduler,
              engine::Scheduler::start(served->model,

@@ -117,6 +117,10 @@ const Setting kSettings[] = {
        return {};
      },
      flag},
+    {"session-dir", "folder for what clients save with POST /slots/ID?action=save",
+     [](S s, V v) -> Status { return s.server.session_dir = v.back(), Status{}; }},
+    {"lora", "FILE or FILE:SCALE, a LoRA adapter of the model (repeatable)",
+     [](S s, V v) -> Status { return s.adapters = v, Status{}; }, many},
     {"models", "models to serve", [](S s, V v) -> Status { return s.models = v, Status{}; }, many},
 };
 
@@ -220,6 +224,9 @@ Result<ServeSettings> ServeOptions::read() const {
   }
   if (settings.server.certificate.empty() != settings.server.key.empty()) {
     return fail(kUsageError, "--tls-cert and --tls-key are given together or not at all");
+  }
+  if (!settings.adapters.empty() && settings.models.size() > 1) {
+    return fail(kUsageError, "--lora is for a server of one model");
   }
   return settings;
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/adapters.hpp"
 #include "cli/open_model.hpp"
 #include "server/server.hpp"
 
@@ -19,6 +20,7 @@ struct ServeSettings {
   std::vector<std::string> models;  // none: the default model
   server::ServerOptions server;
   OpenOptions open;
+  AdapterFiles adapters;       // of the one model
   std::uint32_t running = 16;  // requests at once
   std::uint32_t queued = 256;
   std::chrono::seconds drain{30};

@@ -44,6 +44,8 @@ class KvFile {
   // Of the last commit; only where index() is.
   const storage::StateFile& file() const { return *file_; }
 
+  // Of the last commit's pages and index.
+  std::uint64_t live_bytes() const { return live_; }
   // Pages of `next` with an offset are in the file already. After an error the last commit stands.
   // Errors: E_DISKFULL, E_IO, E_BUSY when another process made the file meanwhile.
   Status commit(KvIndex next, const PageBytes& bytes);

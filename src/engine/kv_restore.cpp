@@ -29,11 +29,13 @@ struct Job {
 
 class Restorer {
  public:
-  Restorer(const KvIndex& index, const storage::StateFile& file, KvPages& kv, SequenceId sequence)
+  Restorer(const KvIndex& index, const storage::StateFile& file, KvPages& kv, SequenceId sequence,
+           std::unique_lock<std::mutex>& turn)
       : index_(index),
         file_(file),
         kv_(kv),
         sequence_(sequence),
+        turn_(turn),
         groups_(kv.groups()),
         keys_(page_keys(index.identity, index.tokens)),
         saved_(static_cast<std::uint32_t>(index.tokens.size())),
@@ -155,8 +157,11 @@ class Restorer {
     }
     ThreadTeam team(bytes < kFewBytes ? 1 : std::min(physical_cores(), kMostThreads));
     next_job_ = 0;
+    turn_.unlock();
     team.run([](void* self, int) { static_cast<Restorer*>(self)->work(); }, this);
-    bool all = kv_.check_mapped().has_value();
+    turn_.lock();
+    // Another's run may have been told first.
+    bool all = kv_.check_mapped().has_value() && !kv_.is_lost(sequence_);
     for (const Job& job : jobs_) {
       if (job.is_good) continue;
       good_[job.group][job.page->entry] = nullptr;
@@ -181,6 +186,7 @@ class Restorer {
   const storage::StateFile& file_;
   KvPages& kv_;
   SequenceId sequence_;
+  std::unique_lock<std::mutex>& turn_;
   std::vector<plan::CacheGroup> groups_;
   std::vector<std::uint64_t> keys_;  // (pages)
   std::uint32_t saved_;
@@ -192,8 +198,8 @@ class Restorer {
 }  // namespace
 
 void restore_pages(const KvIndex& index, const storage::StateFile& file, KvPages& kv,
-                   SequenceId sequence, Restored& restored) {
-  Restorer(index, file, kv, sequence).run(restored);
+                   SequenceId sequence, std::unique_lock<std::mutex>& turn, Restored& restored) {
+  Restorer(index, file, kv, sequence, turn).run(restored);
 }
 
 }  // namespace orrery::engine

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 
 #include "base/result.hpp"
@@ -21,8 +22,9 @@ struct Restored {
 };
 
 // Gives an empty sequence as many of the tokens as whole pages are there for, and fills
-// `restored`; the sequence has restored.tokens afterwards.
+// `restored`; the sequence has restored.tokens afterwards. `turn` is the lock of the pool: held,
+// but for the time in which pages are read and compared, when other sequences may run.
 void restore_pages(const KvIndex& index, const storage::StateFile& file, KvPages& kv,
-                   SequenceId sequence, Restored& restored);
+                   SequenceId sequence, std::unique_lock<std::mutex>& turn, Restored& restored);
 
 }  // namespace orrery::engine

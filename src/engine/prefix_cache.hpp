@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,13 +17,19 @@
 
 namespace orrery::engine {
 
+// What a request may ask of its sequence.
+struct Wish {
+  std::optional<std::uint32_t> slot = {};  // this one, if it is idle and no other owner's
+  bool reuses = true;                      // false: nothing that is there already
+};
+
 class PrefixCache {
  public:
   explicit PrefixCache(std::shared_ptr<Executor> executor) : executor_(std::move(executor)) {}
 
   // A session that begins with as much of `tokens` as can be reused within the domain: its held()
   // is a prefix of them, and not all of them. Null when every sequence is in use.
-  Session* take(std::span<const text::TokenId> tokens, std::string_view domain);
+  Session* take(std::span<const text::TokenId> tokens, std::string_view domain, Wish wish = {});
   // The tokens that take() would find.
   std::uint32_t reusable(std::span<const text::TokenId> tokens, std::string_view domain) const;
   // The session is idle again; without `keep` its pages go back.
@@ -33,12 +40,31 @@ class PrefixCache {
   // Idle sequences that hold pages.
   std::uint32_t idle() const;
 
+  // Sequences are numbered in the order in which they are opened. What one holds belongs to an
+  // owner: a domain up to its first line break, behind which adapters stand.
+  //
+  // The number of a session that take() gave.
+  std::uint32_t slot_of(const Session* session) const;
+  struct SlotView {
+    const Session* session = nullptr;  // null: set aside
+    bool is_busy = false;
+    bool is_foreign = false;  // another owner's
+  };
+  // Of all that are open.
+  std::vector<SlotView> view(std::string_view owner) const;
+  // Sets an idle sequence aside: nobody takes it, shares its pages or reads what it holds. E_SLOT
+  // when there is no such one or another owner's, E_INUSE when it is busy.
+  Result<Session*> set_aside(std::uint32_t slot, std::string_view owner);
+  // It is idle again; what it holds without adapters is the owner's.
+  void put_back(const Session* session, std::string_view owner);
+
  private:
   struct Slot {
     std::unique_ptr<Session> session;
     std::string domain;
     std::uint64_t used = 0;  // when, in calls of give_back() and take()
     bool busy = false;
+    bool aside = false;  // and busy
   };
   // What a list of tokens finds: an idle sequence to go on with, or the whole pages of any.
   struct Found {
@@ -49,6 +75,9 @@ class PrefixCache {
   };
 
   Found find(std::span<const text::TokenId> tokens, std::string_view domain) const;
+  Slot* slot_at(std::uint32_t id);
+  Slot* slot_with(const Session* session) const;
+  Slot* open_slot();
   Slot* empty_slot();
   Slot* oldest_idle(const Slot* except);
 

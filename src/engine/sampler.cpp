@@ -69,9 +69,9 @@ Result<text::TokenId> Sampler::sample(std::span<const float> logits,
                 "no token can follow that the grammar allows; the text is at a dead end");
   }
   if (candidates_->size() == 0) return fail("E_NAN", "the model gave no finite logit");
-  const text::TokenId chosen = candidates_->id(draw());
+  const std::size_t chosen = draw();
   report(logits, chosen);
-  return chosen;
+  return candidates_->id(chosen);
 }
 
 std::size_t Sampler::draw() {
@@ -147,14 +147,18 @@ void Sampler::limit_mirostat_v1() {
   candidates_->top_k(std::max<std::size_t>(1, static_cast<std::size_t>(k)));
 }
 
-void Sampler::report(std::span<const float> logits, text::TokenId chosen) {
+// `chosen` is an index of the candidates.
+void Sampler::report(std::span<const float> logits, std::size_t chosen) {
   logprobs_.clear();
   if (params_.n_logprobs == 0) return;
-  const double sum = log_sum_exp(logits.data(), logits.size());
+  const bool of_draw = params_.logprobs_of_draw;
+  const std::span<const float> all = of_draw ? candidates_->row() : logits;
+  const double sum = log_sum_exp(all.data(), all.size());
   const auto logprob = [&](float logit) { return static_cast<float>(logit - sum); };
-  chosen_ = {chosen, logprob(logits[static_cast<std::size_t>(chosen)])};
-  const auto wanted = static_cast<std::size_t>(params_.n_logprobs);
-  const std::size_t n = best_of(logits, std::span(best_.data(), wanted));
+  const text::TokenId id = candidates_->id(chosen);
+  chosen_ = {id, logprob(all[of_draw ? chosen : static_cast<std::size_t>(id)])};
+  const auto wanted = std::span(best_).first(static_cast<std::size_t>(params_.n_logprobs));
+  const std::size_t n = of_draw ? candidates_->best(wanted) : best_of(logits, wanted);
   for (std::size_t i = 0; i < n; ++i) logprobs_.push_back({best_[i].id, logprob(best_[i].logit)});
 }
 

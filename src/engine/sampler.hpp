@@ -19,7 +19,8 @@ namespace orrery::engine {
 
 struct TokenLogprob {
   text::TokenId id = text::kNoToken;
-  float logprob = 0;  // natural logarithm of the model's own probability, before the chain
+  float logprob = 0;  // natural logarithm of the model's own probability, before the chain, or of
+                      // that of the draw (SamplerParams::logprobs_of_draw)
 };
 
 class Sampler {
@@ -66,7 +67,7 @@ class Sampler {
   void apply_temperature();
   std::size_t mirostat();
   void limit_mirostat_v1();
-  void report(std::span<const float> logits, text::TokenId chosen);
+  void report(std::span<const float> logits, std::size_t chosen);
 
   SamplerParams params_;
   std::uint64_t seed_;

@@ -48,6 +48,7 @@ struct SamplerParams {
 
   std::vector<std::pair<text::TokenId, float>> logit_bias;  // -infinity bans a token
   std::int32_t n_logprobs = 0;        // alternatives reported for each token, at most 64
+  bool logprobs_of_draw = false;      // reported ones are of the draw, not the model's own
   std::optional<std::uint64_t> seed;  // absent: a new one each time
 };
 

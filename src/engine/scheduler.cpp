@@ -87,6 +87,22 @@ class ThreadedScheduler final : public Scheduler {
     drains_ = true;
   }
 
+  std::vector<SlotState> slots(const std::string& domain) override {
+    std::vector<SlotState> states;
+    between_ticks([&] { states = loop_.slots(domain); });
+    return states;
+  }
+
+  Status use_slot(std::uint32_t id, const std::string& domain,
+                  const std::function<Status(Session&)>& work) override {
+    Result<Session*> session = nullptr;
+    between_ticks([&] { session = loop_.set_aside(id, domain); });
+    if (!session) return std::unexpected(session.error());
+    const Status done = work(**session);
+    between_ticks([&] { loop_.put_back(*session, domain); });
+    return done;
+  }
+
   SchedulerStats stats() const override {
     const std::lock_guard lock(mutex_);
     SchedulerStats stats = stats_;
@@ -100,11 +116,38 @@ class ThreadedScheduler final : public Scheduler {
   }
 
  private:
+  struct Errand {
+    std::function<void()> run;
+    bool is_done = false;  // guarded by mutex_
+  };
+
+  // Has the thread run it, and waits.
+  void between_ticks(std::function<void()> run) {
+    Errand errand{std::move(run)};
+    std::unique_lock lock(mutex_);
+    errands_.push_back(&errand);
+    wake_.notify_one();
+    errand_done_.wait(lock, [&] { return errand.is_done; });
+  }
+
+  // Lets go of the lock meanwhile.
+  void run_errands(std::unique_lock<std::mutex>& lock) {
+    if (errands_.empty()) return;
+    const std::vector<Errand*> errands = std::exchange(errands_, {});
+    lock.unlock();
+    for (Errand* errand : errands) errand->run();
+    lock.lock();
+    for (Errand* errand : errands) errand->is_done = true;
+    errand_done_.notify_all();
+  }
+
   void work() {
     std::vector<std::unique_ptr<Task>> mail;
     std::unique_lock lock(mutex_);
     for (;;) {
-      wake_.wait(lock, [&] { return stops_ || !mail_.empty() || loop_.has_work(); });
+      wake_.wait(lock,
+                 [&] { return stops_ || !mail_.empty() || !errands_.empty() || loop_.has_work(); });
+      run_errands(lock);
       mail.swap(mail_);
       const bool stops = stops_;
       lock.unlock();
@@ -127,10 +170,11 @@ class ThreadedScheduler final : public Scheduler {
   const Writer writer_;
   const std::size_t most_;  // requests that run or wait
   mutable std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_, errand_done_;
   // Guarded by mutex_.
   std::vector<std::unique_ptr<Task>> mail_;
   std::unordered_map<RequestId, std::shared_ptr<std::atomic<bool>>> cancels_;  // that have no end
+  std::vector<Errand*> errands_;  // of callers that wait
   bool drains_ = false, stops_ = false;
   std::uint64_t requests_ = 0, refused_ = 0;
   SchedulerStats stats_;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,8 +37,11 @@ struct Request {
   std::unique_ptr<text::Constraint> constraint;
   std::vector<text::TokenId> shown;  // see AnswerOptions: what a parser of replies has to see
   // Prefixes are shared between requests of one domain only (a shared cache tells others, by its
-  // timing, what was asked).
+  // timing, what was asked). Without line breaks.
   std::string domain;
+  // The sequence to go on with (Scheduler::slots), where it is idle and no other domain's.
+  std::optional<std::uint32_t> slot;
+  bool reuses = true;  // false: the whole prompt is computed, whatever pages are there
   // E_ADAPTER, as the end of the request, for one that is not loaded. Prefixes are shared between
   // requests with the same ones only.
   std::vector<AdapterUse> adapters;
@@ -60,9 +64,11 @@ struct RequestEnd {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t reused_tokens = 0;  // of the prompt, found in the pages
   std::uint32_t new_tokens = 0;
-  double queue_seconds = 0;    // until it got a place
-  double prefill_seconds = 0;  // from there to the first token
-  double decode_seconds = 0;   // from there to the end
+  std::uint32_t held_tokens = 0;      // that its sequence keeps for others
+  std::optional<std::uint32_t> slot;  // the sequence, if it got one
+  double queue_seconds = 0;           // until it got a place
+  double prefill_seconds = 0;         // from there to the first token
+  double decode_seconds = 0;          // from there to the end
 };
 
 // Called on the scheduler's thread: returns at once. It may call cancel(), nothing else.
@@ -95,6 +101,17 @@ struct SchedulerStats {
   std::uint64_t cache_pages = 0;  // in use, of all groups
 };
 
+// A sequence and what it holds. Of another domain's nothing is told but that it is busy.
+struct SlotState {
+  std::uint32_t id = 0;
+  bool is_busy = false;
+  std::uint32_t tokens = 0;  // that its pages hold
+  // While a request runs on it.
+  RequestId request = 0;
+  std::uint32_t prompt_tokens = 0, new_tokens = 0, max_tokens = 0;
+  SamplerParams sampling;
+};
+
 class Scheduler {
  public:
   // The model is opened with ModelOptions::max_sequences above `running`: the rest keep the pages
@@ -114,6 +131,15 @@ class Scheduler {
   // when none runs and none is queued.
   virtual void drain() = 0;
   virtual SchedulerStats stats() const = 0;
+
+  // Sequences by number, those that were used so far. Waits for the end of a tick.
+  virtual std::vector<SlotState> slots(const std::string& domain) = 0;
+  // Sets an idle sequence aside and calls `work` with it on the caller's thread, beside the running
+  // requests: to save, to restore or to clear it. What it holds afterwards is the domain's. Besides
+  // the errors of `work`: E_SLOT for a number that is not there or another domain's, E_INUSE while
+  // a request runs on it.
+  virtual Status use_slot(std::uint32_t id, const std::string& domain,
+                          const std::function<Status(Session&)>& work) = 0;
 };
 
 }  // namespace orrery::engine

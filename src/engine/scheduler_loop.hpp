@@ -70,6 +70,12 @@ class SchedulerLoop {
   void tick();
   bool has_work() const { return !active_.empty() || !waiting_.empty(); }
   void end_all(const Error& error);
+  // As Scheduler says, and PrefixCache::set_aside.
+  std::vector<SlotState> slots(std::string_view owner) const;
+  Result<Session*> set_aside(std::uint32_t slot, std::string_view owner) {
+    return cache_.set_aside(slot, owner);
+  }
+  void put_back(const Session* session, std::string_view owner) { cache_.put_back(session, owner); }
   // `requests` and `refused` are not known here.
   SchedulerStats stats() const;
 

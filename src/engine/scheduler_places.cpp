@@ -48,7 +48,8 @@ void SchedulerLoop::admit() {
       end(task, ready.error());
       continue;
     }
-    Session* const session = cache_.take(task.list, task.request.domain);
+    Session* const session =
+        cache_.take(task.list, task.request.domain, {task.request.slot, task.request.reuses});
     if (session != nullptr) {
       if (const Status adapted = adapt(*session, task); !adapted) {
         cache_.give_back(session, false);
@@ -81,7 +82,7 @@ bool SchedulerLoop::waits_for_leader(Task& task) {
     if (leader != active_.end() && leads(**leader, task.leader_tokens)) return true;
     task.leader = 0;
   }
-  if (task.list.size() > writer_.executor->context()) return false;
+  if (!task.request.reuses || task.list.size() > writer_.executor->context()) return false;
   std::optional<std::uint32_t> now;
   for (const auto& other : active_) {
     if (other->decodes() || other->request.domain != task.request.domain) continue;
@@ -174,6 +175,8 @@ void SchedulerLoop::end(Task& task, Outcome outcome) {
   end.prefill_seconds = first_token - started;
   end.decode_seconds = now - first_token;
   if (owned->session != nullptr) {
+    end.slot = cache_.slot_of(owned->session);
+    if (!end.error) end.held_tokens = static_cast<std::uint32_t>(owned->session->held().size());
     cache_.give_back(owned->session, !end.error);
     is_full_ = false;
   }
@@ -184,6 +187,27 @@ void SchedulerLoop::end(Task& task, Outcome outcome) {
 void SchedulerLoop::end_all(const Error& error) {
   while (!active_.empty()) end(*active_.back(), error);
   while (!waiting_.empty()) end(*waiting_.back(), error);
+}
+
+std::vector<SlotState> SchedulerLoop::slots(std::string_view owner) const {
+  std::vector<SlotState> states;
+  for (const PrefixCache::SlotView& view : cache_.view(owner)) {
+    SlotState& state = states.emplace_back();
+    state.id = static_cast<std::uint32_t>(states.size()) - 1;
+    state.is_busy = view.is_busy;
+    if (view.session == nullptr || view.is_foreign) continue;
+    state.tokens = static_cast<std::uint32_t>(view.session->held().size());
+    const auto task = std::ranges::find(active_, view.session,
+                                        [](const auto& active) { return active->session; });
+    if (task == active_.end()) continue;
+    const Task& runs = **task;
+    state.request = runs.id;
+    state.prompt_tokens = runs.end.prompt_tokens;
+    state.new_tokens = runs.end.new_tokens;
+    state.max_tokens = runs.request.max_tokens;
+    state.sampling = runs.request.sampling;
+  }
+  return states;
 }
 
 SchedulerStats SchedulerLoop::stats() const {

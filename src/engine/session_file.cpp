@@ -37,7 +37,7 @@ std::span<const text::TokenId> SessionFile::tokens() const {
 }
 
 Restored SessionFile::restore(Session& session) {
-  const auto turn = session.executor().turn();
+  auto turn = session.executor().turn();
   session.clear();
   session.saved_to_ = 0;
   Restored restored;
@@ -55,21 +55,33 @@ Restored SessionFile::restore(Session& session) {
     return restored;
   }
   Executor& executor = session.executor();
-  restore_pages(index, file_->file(), executor.kv(), session.sequence_, restored);
+  restore_pages(index, file_->file(), executor.kv(), session.sequence_, turn, restored);
   session.held_.assign(index.tokens.begin(), index.tokens.begin() + restored.tokens);
   session.saved_to_ = id_;
   session.unchanged_ = restored.tokens;
   return restored;
 }
 
-Status SessionFile::save(Session& session, std::string text) {
-  if (session.has_adapters()) return fail("E_ADAPTER", std::string(kNoAdapters));
+// Where the pages lie: other sequences may run from here on.
+Result<SessionFile::Gathered> SessionFile::gather(const Session& session) {
+  const auto turn = session.executor().turn();
   const KvPages& kv = session.executor().kv();
-  const auto length = static_cast<std::uint32_t>(session.held_.size());
-  const bool is_lost = kv.is_lost(session.sequence_);
-  if (is_lost) {
+  if (kv.is_lost(session.sequence_)) {
     return fail("E_CHANGED", "the session's pages were lost while they were in use");
   }
+  Gathered gathered{{}, PageBytes(kv.n_groups())};
+  for (std::size_t g = 0; g < kv.n_groups(); ++g) {
+    gathered.entries.push_back(kv.needed_entries(session.sequence_, g));
+    for (const std::uint32_t entry : gathered.entries[g]) {
+      gathered.bytes[g].push_back(kv.page(session.sequence_, g, entry));
+    }
+  }
+  return gathered;
+}
+
+Status SessionFile::save(Session& session, std::string text) {
+  if (session.has_adapters()) return fail("E_ADAPTER", std::string(kNoAdapters));
+  const auto length = static_cast<std::uint32_t>(session.held_.size());
   const KvIndex* last = file_->index() ? &*file_->index() : nullptr;
   const std::uint32_t unchanged = session.saved_to_ == id_ ? session.unchanged_ : 0;
 
@@ -79,12 +91,13 @@ Status SessionFile::save(Session& session, std::string text) {
     return {};
   }
   const std::vector<std::uint64_t> keys = page_keys(identity_, next.tokens);
-  PageBytes bytes(kv.n_groups());
-  next.pages.resize(kv.n_groups());
-  for (std::size_t g = 0; g < kv.n_groups(); ++g) {
-    for (const std::uint32_t entry : kv.needed_entries(session.sequence_, g)) {
-      const std::span<const std::byte> page = kv.page(session.sequence_, g, entry);
-      bytes[g].push_back(page);
+  ORRERY_TRY(const Gathered gathered, gather(session));
+  const PageBytes& bytes = gathered.bytes;
+  next.pages.resize(bytes.size());
+  for (std::size_t g = 0; g < bytes.size(); ++g) {
+    for (std::size_t i = 0; i < bytes[g].size(); ++i) {
+      const std::uint32_t entry = gathered.entries[g][i];
+      const std::span<const std::byte> page = bytes[g][i];
       const bool is_saved = std::uint64_t{entry + 1} * plan::kPageTokens <= unchanged;
       if (is_saved && last != nullptr) {
         const auto& old = last->pages[g];

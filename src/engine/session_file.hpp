@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "engine/kv_file.hpp"
@@ -31,15 +32,25 @@ class SessionFile {
   std::string_view text() const;
   // Likewise; the whole list, of which restore() may bring back a part only.
   std::span<const text::TokenId> tokens() const;
+  // Nothing was saved yet.
+  bool is_new() const { return !file_->index() && !file_->refusal(); }
 
   // Gives the pages to a session, which is cleared first. Every page is compared with its checksum;
-  // what is damaged is cut off. Takes the executor's turn.
+  // what is damaged is cut off. Takes the executor's turn, but not while it reads pages.
   Restored restore(Session& session);
-  // Nobody may run the session meanwhile. An error (those of KvFile::commit, E_ADAPTER for a
-  // session with adapters) changes nothing: the file is as it was, the session goes on.
+  // Nobody may run the session meanwhile; others run. An error (those of KvFile::commit, E_ADAPTER
+  // for a session with adapters) changes nothing: the file is as it was, the session goes on.
   Status save(Session& session, std::string text);
+  // Of the last commit.
+  std::uint64_t bytes() const { return file_->live_bytes(); }
 
  private:
+  struct Gathered {
+    std::vector<std::vector<std::uint32_t>> entries;  // (groups)(pages)
+    PageBytes bytes;
+  };
+  static Result<Gathered> gather(const Session& session);
+
   SessionFile(std::unique_ptr<KvFile> file, const KvIdentity& identity);
 
   std::unique_ptr<KvFile> file_;

@@ -362,6 +362,7 @@ std::string_view reason_phrase(int status) {
       {503, "Service Unavailable"},
       {504, "Gateway Timeout"},
       {505, "HTTP Version Not Supported"},
+      {507, "Insufficient Storage"},
   };
   for (const auto& [code, phrase] : kPhrases) {
     if (code == status) return phrase;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/session_folder.hpp"
 #include "net/http_server.hpp"
 #include "server/api_error.hpp"
 #include "server/metrics.hpp"
@@ -48,8 +49,9 @@ struct App {
   std::map<std::string, std::uint32_t> places;  // requests at once, by domain
   // The schedulers end here, and call what stands above until they have.
   Models models;
-  // Templates, tokenizing, grammars; vectors of texts.
-  Worker texts, vectors;
+  std::unique_ptr<const engine::SessionFolder> sessions;  // null: none are kept
+  // Templates, tokenizing, grammars; vectors of texts; what waits for disks and for ticks.
+  Worker texts, vectors, files;
 };
 
 void send_json(App& app, const Call& call, const Json& json);

@@ -62,16 +62,22 @@ class ChoiceEvents final : public engine::RequestEvents {
 ApiStatus Generation::submit() {
   const GenerationOptions& options = prompt_.options;
   called_.assign(options.n, false);
+  const std::vector<engine::AdapterUse> adapters =
+      options.adapters ? *options.adapters : uses_of(prompt_.model->adapters.of(prompt_.domain));
   for (std::uint32_t choice = 0; choice < options.n; ++choice) {
     engine::Request request;
-    request.prompt = prompt_.tokens;
+    const bool is_other = choice > 0 && !prompt_.more.empty();
+    request.prompt = is_other ? prompt_.more[choice - 1] : prompt_.tokens;
     request.sampling = options.sampling;
-    if (request.sampling.seed) *request.sampling.seed += choice;
+    if (request.sampling.seed && prompt_.more.empty()) *request.sampling.seed += choice;
     request.max_tokens = options.max_tokens;
     request.stop = options.stop;
     request.ignore_end = options.ignore_end;
     request.domain = prompt_.domain;
     request.shown = prompt_.shown;
+    request.slot = options.slot;
+    request.reuses = options.reuses;
+    request.adapters = adapters;
     if (prompt_.constraint != nullptr) request.constraint = prompt_.constraint->start();
     auto id = prompt_.model->scheduler->submit(
         std::move(request), std::make_shared<ChoiceEvents>(shared_from_this(), choice));
@@ -119,6 +125,7 @@ void Generation::on_token(std::uint32_t choice, const engine::TokenEvent& event)
   if (!std::exchange(started_, true)) {
     sink_->on_start(static_cast<std::uint32_t>(prompt_.tokens.size()));
   }
+  sink_->hear_token(choice, event);
   const std::size_t shown =
       std::min<std::size_t>(event.logprobs.size(), prompt_.options.top_logprobs);
   const TokenLogprobs logprobs{event.chosen, event.logprobs.first(shown)};
@@ -131,6 +138,7 @@ void Generation::on_end(std::uint32_t choice, const engine::RequestEnd& end) {
   if (!std::exchange(started_, true)) {
     sink_->on_start(static_cast<std::uint32_t>(prompt_.tokens.size()));
   }
+  sink_->hear_end(choice, end);
   const auto parts = split(choice, end.text, true);
   if (!parts.empty()) sink_->on_token(choice, parts, nullptr);
   ChoiceEnd ended{end.finish, called_[choice], end.stop_string, nullptr};
@@ -157,22 +165,26 @@ void Generation::on_end(std::uint32_t choice, const engine::RequestEnd& end) {
   sink_->on_end(usage_);
 }
 
+ApiStatus check_prompt(std::span<const text::TokenId> tokens, std::uint32_t context) {
+  if (tokens.empty()) return refuse(400, "the prompt is empty", "prompt", "invalid_prompt");
+  if (tokens.size() < context) return {};
+  ApiError error{400,
+                 fmt::format("context length exceeded: the prompt of {} tokens exceeds the "
+                             "available context size of {} tokens",
+                             tokens.size(), context),
+                 "messages", "context_length_exceeded"};
+  error.prompt_tokens = static_cast<std::uint32_t>(tokens.size());
+  error.context = context;
+  return std::unexpected(std::move(error));
+}
+
 }  // namespace
 
 ApiStatus generate(Prompt prompt, std::shared_ptr<Sink> sink,
                    const std::shared_ptr<net::HttpResponse>& response, Metrics& metrics) {
   const std::uint32_t context = prompt.model->context();
-  if (prompt.tokens.empty()) return refuse(400, "the prompt is empty", "prompt", "invalid_prompt");
-  if (prompt.tokens.size() >= context) {
-    ApiError error{400,
-                   fmt::format("context length exceeded: the prompt of {} tokens exceeds the "
-                               "available context size of {} tokens",
-                               prompt.tokens.size(), context),
-                   "messages", "context_length_exceeded"};
-    error.prompt_tokens = static_cast<std::uint32_t>(prompt.tokens.size());
-    error.context = context;
-    return std::unexpected(std::move(error));
-  }
+  ORRERY_TRY_VOID(check_prompt(prompt.tokens, context));
+  for (const auto& tokens : prompt.more) ORRERY_TRY_VOID(check_prompt(tokens, context));
   auto generation = std::make_shared<Generation>(std::move(prompt), std::move(sink), metrics);
   response->on_gone([weak = std::weak_ptr(generation)] {
     if (const auto alive = weak.lock()) alive->cancel();

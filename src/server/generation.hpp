@@ -30,6 +30,8 @@ struct Prompt {
   std::vector<std::unique_ptr<text::ReplyParser>> parsers;
   std::shared_ptr<const text::ConstraintSource> constraint;  // null: any text
   std::vector<text::TokenId> shown = {};                     // see engine::Request
+  // Of the answers from the second on, n - 1 of them; empty: all answers are to `tokens`.
+  std::vector<std::vector<text::TokenId>> more = {};
 };
 
 struct TokenLogprobs {
@@ -67,6 +69,9 @@ class Sink {
   virtual bool on_token(std::uint32_t choice, std::span<const text::ReplyPart> parts,
                         const TokenLogprobs* logprobs) = 0;
   virtual void on_choice_end(std::uint32_t choice, const ChoiceEnd& end) = 0;
+  // What the engine says, before on_token() and on_choice_end() say what is made of it.
+  virtual void hear_token(std::uint32_t /*choice*/, const engine::TokenEvent& /*event*/) {}
+  virtual void hear_end(std::uint32_t /*choice*/, const engine::RequestEnd& /*end*/) {}
   // All answers have ended.
   virtual void on_end(const Usage& usage) = 0;
 };

@@ -92,7 +92,7 @@ KeyCheck check_key(const net::HttpRequest& request, const Access& access) {
     known |= CRYPTO_memcmp(given.data(), expected.data(), given.size()) == 0;
   }
   if (!allowed || !known || key.empty()) return {};
-  return {true, std::string(reinterpret_cast<const char*>(given.data()), given.size())};
+  return {true, fmt::format("{:02x}", fmt::join(given, ""))};
 }
 
 std::string text_digest(std::string_view text) {

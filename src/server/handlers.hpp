@@ -38,8 +38,20 @@ ApiStatus native_props(App& app, const CallPtr& call);
 ApiStatus native_tokenize(App& app, const CallPtr& call);
 ApiStatus native_detokenize(App& app, const CallPtr& call);
 ApiStatus native_apply_template(App& app, const CallPtr& call);
+// native_completion.cpp, native_infill.cpp
+ApiStatus native_completion(App& app, const CallPtr& call);
+ApiStatus native_infill(App& app, const CallPtr& call);
+// native_slots.cpp
+ApiStatus native_slots(App& app, const CallPtr& call);
+ApiStatus native_slot_action(App& app, const CallPtr& call);
+// lora.cpp
+ApiStatus lora_adapters(App& app, const CallPtr& call);
+ApiStatus lora_set_adapters(App& app, const CallPtr& call);
+// rerank.cpp
+ApiStatus rerank(App& app, const CallPtr& call);
 // status.cpp
 ApiStatus health(App& app, const CallPtr& call);
 ApiStatus metrics(App& app, const CallPtr& call);
+ApiStatus openapi(App& app, const CallPtr& call);
 
 }  // namespace orrery::server

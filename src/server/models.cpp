@@ -16,6 +16,7 @@ void prepare_texts(ServedModel& served) {
   reasoning.open = reasoning.close = reasoning.separator = "";
   reasoning.decoration.clear();
   served.reasoning_marks = text::special_marks(reasoning, *tokenizer);
+  served.infill = text::find_infill_tokens(served.model->checkpoint().metadata(), *tokenizer);
 }
 
 ApiResult<std::shared_ptr<ServedModel>> Models::find(std::string_view name) const {

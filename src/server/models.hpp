@@ -10,7 +10,9 @@
 #include "engine/model.hpp"
 #include "engine/scheduler.hpp"
 #include "server/api_error.hpp"
+#include "server/lora.hpp"
 #include "text/grammar.hpp"
+#include "text/infill.hpp"
 #include "text/tool_format.hpp"
 
 namespace orrery::server {
@@ -20,10 +22,12 @@ struct ServedModel {
   std::shared_ptr<const engine::Model> model;
   std::unique_ptr<engine::Scheduler> scheduler;  // null for a model that only makes vectors
   std::int64_t created = 0;                      // Unix seconds
+  Adapters adapters;
   // prepare_texts():
   std::unique_ptr<text::Grammars> grammars;
   text::ToolFormat tool_format;
   std::vector<text::TokenId> marks, reasoning_marks;  // special tokens that replies are read by
+  text::InfillTokens infill;
 
   // Longest prompt with its answer, in tokens.
   std::uint32_t context() const { return model->info().context; }

@@ -28,7 +28,7 @@ ApiStatus native_props(App& app, const CallPtr& call) {
   const engine::ModelInfo& info = model.model->info();
   Json out = Json::object();
   out["default_generation_settings"]["n_ctx"] = info.context;
-  out["total_slots"] = 1;
+  out["total_slots"] = model.scheduler == nullptr ? 0 : model.model->options().max_sequences;
   out["model_alias"] = model.id;
   out["device"] = info.device;
   out["build_info"] = "orrery " + app.version;

@@ -42,9 +42,12 @@ Json timings_object(const Usage& usage) {
   out["cache_n"] = usage.cached_tokens;
   out["prompt_n"] = computed;
   out["prompt_ms"] = usage.prefill_seconds * 1e3;
+  out["prompt_per_token_ms"] = computed > 0 ? usage.prefill_seconds * 1e3 / computed : 0;
   out["prompt_per_second"] = rate(computed, usage.prefill_seconds);
   out["predicted_n"] = usage.new_tokens;
   out["predicted_ms"] = usage.decode_seconds * 1e3;
+  out["predicted_per_token_ms"] =
+      usage.new_tokens > 0 ? usage.decode_seconds * 1e3 / usage.new_tokens : 0;
   out["predicted_per_second"] = rate(usage.new_tokens, usage.decode_seconds);
   return out;
 }
@@ -79,6 +82,9 @@ ApiResult<OpenaiOptions> parse_openai_options(const Models& models, const Json& 
     if (most) generation.max_tokens = static_cast<std::uint32_t>(*most < 0 ? 0 : *most);
   }
   ORRERY_TRY(generation.ignore_end, get_bool(body, "ignore_eos", false));
+  if (const Json* lora = find(body, "lora")) {
+    ORRERY_TRY(generation.adapters, parse_adapters(*lora, options.model->adapters.size(), "lora"));
+  }
   ORRERY_TRY(options.stream, get_bool(body, "stream", false));
   const Json* stream_options = find(body, "stream_options");
   if (stream_options != nullptr && !stream_options->is_object()) {

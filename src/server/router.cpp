@@ -185,7 +185,9 @@ void handle(App& app, net::HttpRequest request, std::shared_ptr<net::HttpRespons
     busy.code = "rate_limit_exceeded";
     return send_error(app, *call, busy);
   }
-  Worker& worker = route->where == Where::texts ? app.texts : app.vectors;
+  Worker& worker = route->where == Where::texts     ? app.texts
+                   : route->where == Where::vectors ? app.vectors
+                                                    : app.files;
   const std::size_t bytes = call->request.body.size();
   const bool queued = worker.push(
       [&app, route, call] {

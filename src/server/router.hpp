@@ -11,9 +11,9 @@
 
 namespace orrery::server {
 
-// Where a handler runs: at once on the network's thread, behind the queue of texts, or behind that
-// of vectors.
-enum class Where { network, texts, vectors };
+// Where a handler runs: at once on the network's thread, behind the queue of texts, that of vectors
+// or that of files.
+enum class Where { network, texts, vectors, files };
 
 struct Route {
   std::string_view method;  // GET serves HEAD too

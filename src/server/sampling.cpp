@@ -84,7 +84,17 @@ ApiStatus add_bias(const Json& key, const Json& value, const ServedModel& model,
   return {};
 }
 
-// {"id": bias, ...}, or llama.cpp's [[id, bias], ...].
+// Every token of a text, as llama.cpp's clients may name them.
+ApiStatus add_text_bias(const std::string& text, const Json& value, const ServedModel& model,
+                        SamplerParams& params) {
+  for (const text::TokenId id : model.model->tokenizer().encode(text, {})) {
+    if (params.logit_bias.size() >= kMaxBiases) return wrong_bias("names too many tokens");
+    ORRERY_TRY_VOID(add_bias(Json(id), value, model, params));
+  }
+  return {};
+}
+
+// {"id": bias, ...}, or llama.cpp's [[id or text, bias], ...].
 ApiStatus parse_bias(const Json& body, const ServedModel& model, SamplerParams& params) {
   const Json* bias = find(body, "logit_bias");
   if (bias == nullptr) return {};
@@ -99,7 +109,35 @@ ApiStatus parse_bias(const Json& body, const ServedModel& model, SamplerParams& 
   }
   for (const Json& pair : *bias) {
     if (!pair.is_array() || pair.size() != 2) return wrong_bias("entries are [id, bias]");
-    ORRERY_TRY_VOID(add_bias(pair[0], pair[1], model, params));
+    const bool is_text = pair[0].is_string();
+    ORRERY_TRY_VOID(is_text ? add_text_bias(pair[0].get<std::string>(), pair[1], model, params)
+                            : add_bias(pair[0], pair[1], model, params));
+  }
+  return {};
+}
+
+// The tokens that end what DRY takes for a repetition. The vocabulary is searched, so only where it
+// matters.
+ApiStatus parse_breakers(const Json& body, const ServedModel& model, SamplerParams& params) {
+  constexpr std::string_view kField = "dry_sequence_breakers";
+  const Json* list = find(body, kField);
+  std::vector<std::string> texts = {"\n", ":", "\"", "*"};
+  if (list != nullptr) {
+    texts.clear();
+    bool fits = list->is_array() && list->size() <= kMaxStops;
+    for (std::size_t i = 0; fits && i < list->size(); ++i) {
+      const Json& text = (*list)[i];
+      fits = text.is_string() && text.get_ref<const std::string&>().size() <= kMaxStopBytes &&
+             !text.get_ref<const std::string&>().empty();
+      if (fits) texts.push_back(text.get<std::string>());
+    }
+    if (!fits) {
+      return refuse(400, fmt::format("{} must be a list of up to {} texts", kField, kMaxStops),
+                    std::string(kField), "invalid_value");
+    }
+  }
+  if (params.dry_multiplier > 0) {
+    params.dry_breakers = engine::dry_breaker_tokens(model.model->tokenizer(), texts);
   }
   return {};
 }
@@ -133,9 +171,24 @@ ApiResult<SamplerParams> parse_sampling(const Json& body, const ServedModel& mod
   params.top_k = std::max(params.top_k, 0);
   ORRERY_TRY_VOID(parse_seed(body, params));
   ORRERY_TRY_VOID(parse_bias(body, model, params));
+  ORRERY_TRY_VOID(parse_breakers(body, model, params));
   const Status valid = engine::validate(params, model.model->n_tokens());
   if (!valid) return std::unexpected(api_error(valid.error()));
   return params;
+}
+
+Json sampling_object(const SamplerParams& params) {
+  Json out = Json::object();
+  for (const NumberRule& rule : kNumbers) out[std::string(rule.name)] = params.*rule.field;
+  for (const IntegerRule& rule : kIntegers) out[std::string(rule.name)] = params.*rule.field;
+  out["logit_bias"] = Json::array();
+  for (const auto& [id, bias] : params.logit_bias) {
+    Json entry = Json::object();
+    entry["token"] = id;
+    entry["bias"] = std::isfinite(bias) ? Json(bias) : Json(false);
+    out["logit_bias"].push_back(std::move(entry));
+  }
+  return out;
 }
 
 ApiResult<std::vector<std::string>> parse_stop(const Json& body, std::string_view name) {

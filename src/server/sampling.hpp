@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/sampler_params.hpp"
+#include "engine/session.hpp"
 #include "server/fields.hpp"
 #include "server/models.hpp"
 
@@ -24,7 +25,10 @@ struct GenerationOptions {
   std::uint32_t n = 1;
   bool ignore_end = false;
   bool logprobs = false;
-  std::uint32_t top_logprobs = 0;  // alternatives shown beside each
+  std::optional<std::uint32_t> slot;                        // see engine::Request
+  bool reuses = true;                                       // likewise
+  std::optional<std::vector<engine::AdapterUse>> adapters;  // absent: those of the API key
+  std::uint32_t top_logprobs = 0;                           // alternatives shown beside each
 
   void want_logprobs(std::uint32_t top) {
     logprobs = true;
@@ -37,6 +41,8 @@ struct GenerationOptions {
 // The fields of the sampler by their common names (temperature, top_p, seed, logit_bias, ...) over
 // the model's own defaults. Ollama's `options` and llama.cpp's body have the same names.
 ApiResult<engine::SamplerParams> parse_sampling(const Json& body, const ServedModel& model);
+// The same fields, as they were read; without the seed.
+Json sampling_object(const engine::SamplerParams& params);
 // `stop`: a string or a list of strings.
 ApiResult<std::vector<std::string>> parse_stop(const Json& body, std::string_view name);
 

@@ -31,6 +31,9 @@ Result<std::unique_ptr<Server>> Server::start(std::vector<std::shared_ptr<Served
   std::unique_ptr<Server> server(new Server());
   server->app_ = std::make_unique<App>(Models(std::move(models)), options.access, options.version);
   App& app = *server->app_;
+  if (!options.session_dir.empty()) {
+    app.sessions = std::make_unique<engine::SessionFolder>(options.session_dir);
+  }
   net::HttpServerOptions http;
   http.host = options.host;
   http.port = options.port;

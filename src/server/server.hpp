@@ -18,6 +18,7 @@ struct ServerOptions {
   std::uint16_t port = 8080;
   std::string certificate, key;  // PEM files for TLS, or ""
   std::uint64_t max_body = 16U << 20;
+  std::string session_dir;  // of POST /slots/ID?action=save; "": none
   Access access;
   std::string version;
 };

@@ -1,5 +1,6 @@
-// GET /health and GET /metrics.
+// GET /health, GET /metrics and GET /openapi.json.
 #include "server/handlers.hpp"
+#include "server/openapi.hpp"
 
 namespace orrery::server {
 
@@ -20,6 +21,12 @@ ApiStatus metrics(App& app, const CallPtr& call) {
   const std::size_t connections = http == nullptr ? 0 : http->connections();
   const std::string text = app.metrics.text(app.models, connections, app.texts.waiting());
   call->response->send({200, "text/plain; version=0.0.4; charset=utf-8", {}, text});
+  return {};
+}
+
+ApiStatus openapi(App& app, const CallPtr& call) {
+  app.metrics.count_request(200);
+  call->response->send({200, "application/json", {}, std::string(openapi_document())});
   return {};
 }
 

@@ -41,6 +41,8 @@ class SystemStateFile final : public StateFile {
       : opened_(std::move(fd)), path_(std::move(path)) {}
   SystemStateFile(UnnamedFile file, std::string path, bool replaces)
       : created_(std::move(file)), path_(std::move(path)), replaces_(replaces) {}
+  // Pages that are mapped keep the lock when the descriptor is closed.
+  ~SystemStateFile() override { ::flock(fd(), LOCK_UN); }
 
   Result<std::uint64_t> size() const override {
     struct stat info{};

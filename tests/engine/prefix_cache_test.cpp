@@ -117,5 +117,73 @@ TEST_F(PrefixCacheTest, WhatAWindowHasLeftIsComputedAgain) {
   EXPECT_EQ(reused, 203U);
 }
 
+TEST_F(PrefixCacheTest, AWishedSlotIsTakenWhereItIsIdleAndMine) {
+  make(4);
+  const auto take = [&](const Tokens& tokens, std::string_view domain, Wish wish) {
+    Session* const session = cache->take(tokens, domain, wish);
+    EXPECT_TRUE(session->evaluate(tokens));
+    return session;
+  };
+  const auto finish_in = [&](const Tokens& tokens, std::string_view domain, std::uint32_t slot) {
+    Session* const session = take(tokens, domain, {.slot = slot});
+    cache->give_back(session, true);
+    return cache->slot_of(session);
+  };
+  EXPECT_EQ(finish_in(a, "x", 2), 2U);
+  EXPECT_EQ(finish_in(b, "x", 2), 2U);  // in the place of the text before it
+  EXPECT_EQ(cache->reusable(a, "x"), 0U);
+  EXPECT_NE(finish_in(a, "y", 2), 2U);  // another owner's
+  EXPECT_EQ(cache->reusable(b, "x"), 149U);
+  EXPECT_EQ(finish_in(a, "x\nadapters", 2), 2U);  // the same owner's
+  EXPECT_EQ(cache->reusable(b, "x"), 0U);
+  EXPECT_EQ(cache->reusable(a, "x"), 0U);  // adapters have a part in it
+  // What another slot has is shared into the wished one.
+  finish_in(a, "z", 0);
+  Session* const shares = cache->take(join(a, 5, 9), "z", {.slot = 3});
+  EXPECT_EQ(cache->slot_of(shares), 3U);
+  EXPECT_EQ(shares->held().size(), 192U);
+  // A busy one, and one that is not there, are passed over.
+  for (const std::uint32_t slot : {3U, 4U, 4'000'000'000U}) {
+    Session* const other = cache->take(b, "z", {.slot = slot});
+    ASSERT_NE(other, nullptr);
+    EXPECT_NE(other, shares);
+    cache->give_back(other, true);
+  }
+}
+
+TEST_F(PrefixCacheTest, NothingIsReusedOnDemand) {
+  make(1);
+  finish(a);
+  Session* const session = cache->take(a, "", {.reuses = false});
+  EXPECT_TRUE(session->held().empty());
+}
+
+TEST_F(PrefixCacheTest, WhatIsSetAsideIsNobodyElses) {
+  make(2);
+  finish(a, "x");
+  EXPECT_EQ(cache->set_aside(0, "y").error().kind, "E_SLOT");
+  EXPECT_EQ(cache->set_aside(2, "x").error().kind, "E_SLOT");
+  Session* const session = *cache->set_aside(0, "x");
+  EXPECT_TRUE(std::ranges::equal(session->held(), a));
+  EXPECT_EQ(cache->set_aside(0, "x").error().kind, "E_INUSE");
+  EXPECT_EQ(cache->reusable(a, "x"), 0U);
+  EXPECT_EQ(cache->view("x")[0].session, nullptr);
+  EXPECT_TRUE(cache->view("x")[0].is_busy);
+  EXPECT_NE(run(a, "x"), session);
+  EXPECT_FALSE(cache->evict());
+  cache->put_back(session, "x");
+  EXPECT_EQ(cache->reusable(a, "x"), 199U);
+  EXPECT_TRUE(cache->view("y")[0].is_foreign);
+  // An empty one is anybody's, and what is put into it is its new owner's.
+  ASSERT_EQ(*cache->set_aside(0, "x"), session);
+  session->clear();
+  cache->put_back(session, "x");
+  ASSERT_EQ(*cache->set_aside(0, "y"), session);
+  EXPECT_TRUE(session->evaluate(b));
+  cache->put_back(session, "y");
+  EXPECT_EQ(cache->reusable(b, "y"), 149U);
+  EXPECT_EQ(cache->reusable(b, "x"), 0U);
+}
+
 }  // namespace
 }  // namespace orrery::engine

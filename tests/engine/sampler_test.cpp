@@ -289,6 +289,30 @@ TEST(Sampler, LogprobsAreTheModelsOwn) {
   EXPECT_NEAR(sampler.logprobs()[1].logprob, 2 - sum, 1e-6);
 }
 
+TEST(Sampler, LogprobsOfTheDrawAreThoseOfWhatIsLeft) {
+  const std::vector<float> logits{0, 1, 2, 3};
+  SamplerParams p = neutral();
+  p.top_k = 2;
+  p.temperature = 0.5F;
+  p.n_logprobs = 4;
+  p.logprobs_of_draw = true;
+  Sampler sampler = make(p, 4);
+  const text::TokenId chosen = *sampler.sample(logits);
+  ASSERT_EQ(sampler.logprobs().size(), 2U);
+  const double best = 1 / (1 + std::exp(-2.0));  // a step of 1 at half the temperature
+  EXPECT_EQ(sampler.logprobs()[0].id, 3);
+  EXPECT_NEAR(std::exp(sampler.logprobs()[0].logprob), best, 1e-6);
+  EXPECT_NEAR(std::exp(sampler.logprobs()[1].logprob), 1 - best, 1e-6);
+  EXPECT_EQ(sampler.chosen_logprob().id, chosen);
+  EXPECT_EQ(sampler.chosen_logprob().logprob, sampler.logprobs()[chosen == 3 ? 0 : 1].logprob);
+  // Argmax leaves one.
+  p.temperature = 0;
+  Sampler greedy = make(p, 4);
+  EXPECT_EQ(greedy.sample(logits), 3);
+  EXPECT_EQ(greedy.logprobs().size(), 1U);
+  EXPECT_NEAR(greedy.chosen_logprob().logprob, 0, 1e-6);
+}
+
 TEST(Sampler, OddLogits) {
   Sampler sampler = make(neutral(), 3);
   const float nan = std::numeric_limits<float>::quiet_NaN();

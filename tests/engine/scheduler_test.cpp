@@ -41,6 +41,53 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<Scheduler> scheduler;
 };
 
+TEST_F(SchedulerTest, SlotsAreSetAsideBesideRunningRequests) {
+  start(2, 8);
+  const Tokens prompt = fake::random_tokens(100, 7);
+  auto first = fake::greedy(prompt, 4);
+  first.slot = 3;
+  const auto done = std::make_shared<Recorder>();
+  ASSERT_TRUE(scheduler->submit(std::move(first), done));
+  EXPECT_EQ(done->wait().slot, 3U);
+  EXPECT_EQ(done->end.held_tokens, 103U);
+  std::latch open(1), holds(1);
+  auto blocked = fake::greedy({1, 2}, 1);
+  blocked.slot = 1;
+  const auto blocker = std::make_shared<Recorder>();
+  blocker->took = [&] {
+    holds.count_down();
+    open.wait();
+  };
+  ASSERT_TRUE(scheduler->submit(std::move(blocked), blocker));
+  holds.wait();
+  std::thread later([&] { open.count_down(); });
+  // Waits for the end of the tick, whatever it is at.
+  EXPECT_EQ(scheduler->use_slot(4, "", [](Session&) { return Status(); }).error().kind, "E_SLOT");
+  later.join();
+  blocker->wait();
+  std::vector<SlotState> states = scheduler->slots("");
+  ASSERT_EQ(states.size(), 4U);
+  EXPECT_EQ(states[3].tokens, 103U);
+  EXPECT_FALSE(states[3].is_busy);
+  EXPECT_EQ(scheduler->slots("other")[3].tokens, 0U);
+  // While one is set aside, others run, and it is not taken.
+  const Status used = scheduler->use_slot(3, "", [&](Session& session) -> Status {
+    EXPECT_EQ(session.held().size(), 103U);
+    EXPECT_EQ(scheduler->use_slot(3, "", [](Session&) { return Status(); }).error().kind,
+              "E_INUSE");
+    auto wishes = fake::greedy(prompt, 4);
+    wishes.slot = 3;
+    const auto beside = std::make_shared<Recorder>();
+    EXPECT_TRUE(scheduler->submit(std::move(wishes), beside));
+    EXPECT_NE(beside->wait().slot, 3U);
+    EXPECT_EQ(beside->end.reused_tokens, 0U);
+    EXPECT_EQ(beside->tokens, done->tokens);
+    return fail("E_TEST", "as the work says");
+  });
+  EXPECT_EQ(used.error().kind, "E_TEST");
+  EXPECT_EQ(scheduler->slots("")[3].tokens, 103U);
+}
+
 TEST_F(SchedulerTest, AnswersRequestsOfManyThreads) {
   start(4, 64);
   std::vector<std::thread> threads;

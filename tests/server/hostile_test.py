@@ -129,7 +129,10 @@ class Locked(service.ServedCase):
     def test_every_route_wants_the_key(self):
         for method, path in (("GET", "/metrics"), ("GET", "/v1/models"), ("GET", "/nothing"),
                              ("POST", CHAT), ("POST", "/v1/embeddings"), ("POST", "/v1/messages"),
-                             ("GET", "/api/tags"), ("POST", "/api/chat"), ("GET", "/props")):
+                             ("GET", "/api/tags"), ("POST", "/api/chat"), ("GET", "/props"),
+                             ("GET", "/slots"), ("POST", "/slots/0"), ("POST", "/completion"),
+                             ("POST", "/infill"), ("GET", "/lora-adapters"),
+                             ("GET", "/openapi.json")):
             for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret"},
                             {"x-api-key": ""},
                             {"Authorization": "Bearer secret", "x-api-key": "b"}):
