@@ -98,8 +98,9 @@ class Dialects(unittest.TestCase):
         self.assertEqual(caught.exception.status_code, 404)
 
     def test_ollama_manages_nothing(self):
-        for path in ("/api/pull", "/api/create", "/api/copy", "/api/push"):
+        for path in ("/api/create", "/api/copy", "/api/push"):
             self.assertEqual(self.post(path, {"model": "a"})[0], 501)
+        self.assertEqual(self.post("/api/pull", {"model": "a"})[0], 403)  # models_test.py
         for options in ({"num_ctx": -1}, {"num_ctx": 10 ** 6}, {"temperature": -1}, 5):
             self.assertEqual(self.post("/api/chat", {"messages": QUESTION, "options": options})[0],
                              400, options)
