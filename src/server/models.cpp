@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <future>
-#include <numeric>
 #include <utility>
 
 #include "base/check.hpp"
@@ -46,6 +45,12 @@ std::string_view plain_name(std::string_view name) {
   constexpr std::string_view kLatest = ":latest";
   if (name.ends_with(kLatest)) name.remove_suffix(kLatest.size());
   return name;
+}
+
+std::size_t bytes_of(const std::map<WaiterId, Waiting>& all) {
+  std::size_t bytes = 0;
+  for (const auto& [waiter, waiting] : all) bytes += waiting.bytes;
+  return bytes;
 }
 
 }  // namespace
@@ -198,10 +203,6 @@ std::optional<ApiResult<Lease>> Models::ask(WaiterId waiter, std::string_view na
   const auto slot = slot_of(name);
   if (!slot) return std::unexpected(slot.error());
   if (draining_) return std::unexpected(draining_error());
-  const std::size_t held =
-      std::accumulate(waiting_.begin(), waiting_.end(), std::size_t{0},
-                      [](std::size_t sum, const auto& one) { return sum + one.second.bytes; });
-  if (waiting.bytes > Worker::kMaxBytes - held) return std::unexpected(queue_full());
   switch (residency_.ask(*slot, keep, waiter, Clock::now())) {
     case Residency::Answer::granted:
       lock.unlock();
@@ -214,6 +215,10 @@ std::optional<ApiResult<Lease>> Models::ask(WaiterId waiter, std::string_view na
       return unknown();
     case Residency::Answer::waits:
       break;
+  }
+  if (waiting.bytes > Worker::kMaxBytes - bytes_of(waiting_)) {
+    residency_.cancel(waiter);
+    return std::unexpected(queue_full());
   }
   waiting_.emplace(waiter, std::move(waiting));
   lock.unlock();

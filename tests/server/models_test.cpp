@@ -74,6 +74,7 @@ class ModelsTest : public testing::Test {
     ModelsOptions options;
     options.residency.budget = budget * kMega;
     options.residency.turn = Keep(20);
+    options.residency.notice = Keep(10);
     options.keep_others = keep;
     models_ = std::make_unique<Models>(std::move(store), sources, options);
   }
@@ -196,6 +197,37 @@ TEST_F(ModelsTest, ACancelledOneHearsNothing) {
   store_->set_open(true);
   EXPECT_TRUE(other.get().has_value());
   EXPECT_THROW(gone.get(), std::future_error);  // the promise went without a word
+}
+
+TEST_F(ModelsTest, WhoWaitsLongHearsOfItBeforeTheAnswer) {
+  start(0, {source("a", 1)});
+  store_->set_open(false);
+  std::promise<void> told;
+  std::promise<bool> granted;
+  Waiting waiting;
+  waiting.waits_long = [&] { told.set_value(); };
+  waiting.answered = [&](const ApiResult<Lease>& lease) { granted.set_value(lease.has_value()); };
+  EXPECT_FALSE(models_->ask(models_->new_waiter(), "a", {}, waiting).has_value());
+  told.get_future().get();
+  store_->set_open(true);
+  EXPECT_TRUE(granted.get_future().get());
+}
+
+TEST_F(ModelsTest, BoundsTheBytesOfThoseWhoWait) {
+  start(0, {source("a", 1), source("b", 1)});
+  const auto b = ask("b").get();
+  store_->set_open(false);
+  Waiting large;
+  large.answered = [](const ApiResult<Lease>&) {};
+  large.bytes = Worker::kMaxBytes;
+  EXPECT_FALSE(models_->ask(models_->new_waiter(), "a", {}, large).has_value());
+  large.bytes = 1;
+  const auto refused = models_->ask(models_->new_waiter(), "a", {}, large);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->error().code, "queue_full");
+  EXPECT_EQ(models_->waiting(), 1U);
+  EXPECT_TRUE(models_->ask(models_->new_waiter(), "b", {}, large)->has_value());  // it is there
+  store_->set_open(true);
 }
 
 TEST_F(ModelsTest, TheDrainRefusesThoseWhoWait) {
