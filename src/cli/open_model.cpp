@@ -102,6 +102,7 @@ Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
   model_options.v_type = options.kv.v;
   model_options.pooling = options.pooling;
   model_options.max_sequences = options.sequences;
+  model_options.cache_budget_bytes = options.cache_bytes;
   ORRERY_TRY(auto model, engine::Model::open(path, model_options, storage::system_io()));
   for (const std::string& warning : model->warnings()) print_note("warning: " + printable(warning));
   return model;

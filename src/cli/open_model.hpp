@@ -28,6 +28,7 @@ struct OpenOptions {
   int threads = 0;            // 0: physical cores
   std::uint32_t context = 0;  // 0: the training context, capped by memory
   std::uint32_t sequences = 1;
+  std::uint64_t cache_bytes = 0;  // most that the cache takes; 0: half of the available memory
   bool deterministic = false;
   KvTypes kv;
   engine::WeightLayout layout = engine::WeightLayout::automatic;

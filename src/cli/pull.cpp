@@ -139,11 +139,20 @@ Result<Source> find_source(const std::string& name) {
   return from_repository(repository, end == std::string::npos ? "" : name.substr(end + 1));
 }
 
+Status check_sum(const Source& source, const std::string& part) {
+  if (source.sha256.empty()) return {};
+  ORRERY_TRY(const std::string sha, storage::sha256_file(part, storage::system_io()));
+  if (sha == source.sha256) return {};
+  return fail("E_CHECKSUM", fmt::format("{}: the bytes have SHA-256 {}, the source says {}; the "
+                                        "file was removed",
+                                        source.url, sha, source.sha256));
+}
+
 std::atomic<bool> stop_requested{false};
 
 }  // namespace
 
-Status pull_model(const std::string& name) {
+Result<PulledFile> pull_file(const std::string& name, const PullWatch& watch) {
   const std::string folder = storage::cache_folder(storage::Environment::of_process());
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -152,28 +161,31 @@ Status pull_model(const std::string& name) {
   const std::string target = folder + "/" + source.file;
   if (std::filesystem::exists(target, error) && !source.sha256.empty() &&
       storage::verify_file(target, source.sha256, storage::system_io())) {
-    print_note(target + " is there already and its checksum is right");
-    return {};
+    return PulledFile{target, true};
   }
-  std::signal(SIGINT, [](int) { stop_requested = true; });
-  Progress progress(source.file);
   net::DownloadRequest request{source.url, target, source.bearer, nullptr, nullptr};
   request.progress = [&](std::uint64_t done, std::uint64_t total) {
-    progress.update(done, total);
-    return !stop_requested.load();
+    return watch({source.file, target, source.sha256, done, total});
   };
-  request.verify = [&](const std::string& part) -> Status {
-    if (source.sha256.empty()) return {};
-    ORRERY_TRY(const std::string sha, storage::sha256_file(part, storage::system_io()));
-    if (sha == source.sha256) return {};
-    return fail("E_CHECKSUM",
-                fmt::format("{}: the bytes have SHA-256 {}, the source says {}; the file "
-                            "was removed",
-                            source.url, sha, source.sha256));
-  };
+  request.verify = [&](const std::string& part) { return check_sum(source, part); };
   ORRERY_TRY_VOID(net::download(request));
-  progress.finish();
-  print(target + "\n");
+  return PulledFile{target, false};
+}
+
+Status pull_model(const std::string& name) {
+  std::signal(SIGINT, [](int) { stop_requested = true; });
+  std::optional<Progress> progress;
+  ORRERY_TRY(const PulledFile pulled, pull_file(name, [&](const PullState& state) {
+               if (!progress) progress.emplace(state.file);
+               progress->update(state.done, state.total);
+               return !stop_requested.load();
+             }));
+  if (pulled.was_there) {
+    print_note(pulled.path + " is there already and its checksum is right");
+    return {};
+  }
+  if (progress) progress->finish();
+  print(pulled.path + "\n");
   return {};
 }
 

@@ -5,23 +5,17 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <ctime>
 #include <memory>
-#include <set>
 #include <thread>
 
 #include "cli/app.hpp"
+#include "cli/local_models.hpp"
 #include "cli/serve_settings.hpp"
 #include "cli/terminal.hpp"
 #include "cli/version.hpp"
-#include "storage/io.hpp"
-#include "storage/model_names.hpp"
 
 namespace orrery::cli {
 namespace {
-
-// Sequences that keep the pages of finished requests, besides those in the making.
-constexpr std::uint32_t kIdleSequences = 16;
 
 // Ten thousand connections need as many descriptors.
 void raise_descriptor_limit() {
@@ -39,49 +33,30 @@ sigset_t end_signals() {
   return signals;
 }
 
-Result<std::vector<server::ServedAdapter>> load_adapters(const engine::Model& model,
-                                                         const AdapterFiles& files) {
-  std::vector<server::ServedAdapter> adapters;
-  for (const std::string& text : files) {
-    const AdapterFile file = parse_adapter_file(text);
-    ORRERY_TRY(const std::uint32_t id, model.load_adapter(file.path, storage::system_io()));
-    adapters.push_back({id, file.path.substr(file.path.find_last_of('/') + 1), file.scale});
+std::string on_demand(const std::vector<server::ModelStatus>& models) {
+  std::string names;
+  for (const server::ModelStatus& model : models) {
+    if (model.presence == server::Presence::ready) continue;
+    names += (names.empty() ? "" : ", ") + model.id;
   }
-  return adapters;
+  return names;
 }
 
-Result<std::shared_ptr<server::ServedModel>> open_served(const std::string& name,
-                                                         const ServeSettings& settings) {
-  auto served = std::make_shared<server::ServedModel>();
-  served->id = server::model_id(name.empty() ? storage::kDefaultModel : std::string_view(name));
-  served->created = std::time(nullptr);
-  OpenOptions open = settings.open;
-  open.sequences = settings.running + kIdleSequences;
-  ORRERY_TRY(served->model, open_model(name, open));
-  if (!settings.adapters.empty()) {
-    ORRERY_TRY(auto adapters, load_adapters(*served->model, settings.adapters));
-    served->adapters.load(std::move(adapters));
-  }
-  if (!served->model->check_writes()) return served;  // it makes vectors
-  ORRERY_TRY(served->scheduler,
-             engine::Scheduler::start(served->model,
-                                      {.running = settings.running, .queued = settings.queued}));
-  return served;
-}
-
-void print_start(const ServeSettings& settings, std::uint16_t port,
-                 const std::vector<std::shared_ptr<server::ServedModel>>& models) {
+void print_start(const ServeSettings& settings, const server::Server& server) {
   const bool is_v6 = settings.server.host.contains(':');
   const bool tls = !settings.server.certificate.empty();
   print_note(fmt::format("orrery {} listens on {}://{}{}{}:{}", kVersion, tls ? "https" : "http",
-                         is_v6 ? "[" : "", settings.server.host, is_v6 ? "]" : "", port));
-  for (const auto& model : models) {
-    const engine::ModelInfo& info = model->model->info();
-    print_note(
-        fmt::format("model {}: {}, context {} tokens, weights {}, {} copied, cache up to {}, on {}",
-                    model->id, info.family, info.context, human_bytes(info.weight_bytes),
-                    human_bytes(info.copied_bytes + info.packed_bytes),
-                    human_bytes(info.cache_budget_bytes), info.device));
+                         is_v6 ? "[" : "", settings.server.host, is_v6 ? "]" : "", server.port()));
+  const auto models = server.models();
+  const std::string absent = on_demand(models);
+  if (!absent.empty()) print_note("on demand: " + absent);
+  if (settings.memory > 0) {
+    std::uint64_t taken = 0;
+    for (const server::ModelStatus& model : models) {
+      if (model.presence == server::Presence::ready && model.is_first) taken += model.memory_bytes;
+    }
+    print_note(fmt::format("memory: models take {} of {}", human_bytes(taken),
+                           human_bytes(settings.memory)));
   }
   std::string off;
   const auto add = [&off](bool is_off, std::string_view what) {
@@ -91,6 +66,7 @@ void print_start(const ServeSettings& settings, std::uint16_t port,
   add(!tls, "TLS");
   add(!settings.server.access.shares_cache && settings.server.access.keys.size() > 1,
       "prefixes shared between keys");
+  add(!settings.server.access.admin, "changing models (--admin)");
   if (!off.empty()) print_note("off: " + off);
 }
 
@@ -115,22 +91,19 @@ void wait_and_drain(server::Server& server, std::chrono::seconds grace) {
 Status serve(const ServeOptions& options) {
   ORRERY_TRY(ServeSettings settings, options.read());
   settings.server.version = kVersion;
-  if (settings.models.empty()) settings.models.emplace_back();
+  const bool others = !settings.folders.empty() || settings.local_models;
+  if (settings.models.empty() && !others) settings.models.emplace_back();  // the default model
+  settings.memory = settings.server.models.residency.budget = memory_budget(settings);
   raise_descriptor_limit();
   const sigset_t signals = end_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // of all threads: wait_and_drain() takes them
-  std::vector<std::shared_ptr<server::ServedModel>> models;
-  std::set<std::string> ids;
-  for (const std::string& name : settings.models) {
-    ORRERY_TRY(auto model, open_served(name, settings));
-    if (!ids.insert(model->id).second) {
-      return fail(kUsageError, "two models would have the name " + model->id);
-    }
-    models.push_back(std::move(model));
-  }
-  ORRERY_TRY(const auto server, server::Server::start(models, settings.server));
-  print_start(settings, server->port(), models);
-  models.clear();  // the server's alone: they end with it
+  auto store = std::make_unique<LocalModels>(settings);
+  ORRERY_TRY(const auto sources, store->sources());
+  if (sources.empty() && !settings.server.access.admin)
+    return fail("E_NOMODEL", "there is no model in these folders");
+  ORRERY_TRY(const auto server, server::Server::start(std::move(store), sources, settings.server));
+  ORRERY_TRY_VOID(server->load_models());
+  print_start(settings, *server);
   wait_and_drain(*server, settings.drain);
   return {};
 }

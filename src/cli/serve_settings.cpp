@@ -4,12 +4,11 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "cli/app.hpp"
+#include "cli/config_file.hpp"
 #include "cli/model_arg.hpp"
 #include "cli/terminal.hpp"
 
@@ -35,6 +34,22 @@ Result<std::uint64_t> number(const std::string& text, std::uint64_t least, std::
                                          least, most));
   }
   return value;
+}
+
+// "1048576", "512M", "8G": K, M, G and T are powers of 1024.
+Result<std::uint64_t> byte_count(const std::string& text) {
+  std::string digits = text;
+  unsigned shift = 0;
+  constexpr std::string_view kUnits = "KMGT";
+  const std::size_t unit = text.empty() ? std::string_view::npos : kUnits.find(text.back());
+  if (unit != std::string_view::npos) {
+    digits.pop_back();
+    shift = 10 * (static_cast<unsigned>(unit) + 1);
+  }
+  const auto value = number(digits, 1, (std::uint64_t{1} << 50) >> shift);
+  if (value) return *value << shift;
+  return fail(kUsageError,
+              fmt::format("\"{}\" is no number of bytes such as 8G or 512M", printable(text)));
 }
 
 // Sets a number of any width.
@@ -121,6 +136,36 @@ const Setting kSettings[] = {
      [](S s, V v) -> Status { return s.server.session_dir = v.back(), Status{}; }},
     {"lora", "FILE or FILE:SCALE, a LoRA adapter of the model (repeatable)",
      [](S s, V v) -> Status { return s.adapters = v, Status{}; }, many},
+    {"models-dir", "folder with models that are loaded when they are asked for (repeatable)",
+     [](S s, V v) -> Status { return s.folders = v, Status{}; }, many},
+    {"local-models", "serve the models of the caches of Orrery, Hugging Face and Ollama, too",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.local_models, truth(v.back()));
+       return {};
+     },
+     flag},
+    {"memory", "most that models take together, as 8G or 512M",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.memory, byte_count(v.back()));
+       return {};
+     }},
+    {"cache", "most that the cache of a model takes, as 2G or 512M",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.open.cache_bytes, byte_count(v.back()));
+       return {};
+     }},
+    {"keep-alive", "how long an idle model stays, as 5m (default: named ones for ever, others 5m)",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(const server::Keep keep, server::parse_keep_alive(v.back()));
+       s.server.models.keep_named = s.server.models.keep_others = keep;
+       return {};
+     }},
+    {"admin", "let clients pull and delete models",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.server.access.admin, truth(v.back()));
+       return {};
+     },
+     flag},
     {"models", "models to serve", [](S s, V v) -> Status { return s.models = v, Status{}; }, many},
 };
 
@@ -146,38 +191,17 @@ Values split(std::string_view text) {
   }
 }
 
-Result<std::string> scalar(const nlohmann::json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_boolean() || value.is_number()) return value.dump();
-  return fail(kUsageError, "must be a text, a number or true or false");
-}
-
-using Config = std::map<std::string, Values, std::less<>>;
-
-Result<Config> read_config(const std::string& path) {
-  ORRERY_TRY(const std::string text, read_text(path));
-  const auto parsed = nlohmann::json::parse(text, nullptr, false);
-  if (!parsed.is_object()) return fail("E_CONFIG", path + " is no JSON object");
-  Config config;
-  for (const auto& [key, value] : parsed.items()) {
-    bool known = false;
-    for (const Setting& setting : kSettings) known |= with(setting.name, '_', false) == key;
-    if (!known) return fail("E_CONFIG", fmt::format("{}: there is no setting \"{}\"", path, key));
-    const nlohmann::json list = value.is_array() ? value : nlohmann::json::array({value});
-    for (const auto& item : list) {
-      auto word = scalar(item);
-      if (!word) return fail("E_CONFIG", fmt::format("{}: {} {}", path, key, word.error().message));
-      config[key].push_back(std::move(*word));
-    }
-  }
-  return config;
+std::vector<std::string> all_keys() {
+  std::vector<std::string> keys;
+  for (const Setting& setting : kSettings) keys.push_back(with(setting.name, '_', false));
+  return keys;
 }
 
 }  // namespace
 
 ServeOptions::ServeOptions(Command command) {
   command.option("MODEL", (*flags_)["models"], "model files, folders or short names").values(0, 64);
-  command.option("--config", (*flags_)["config"], "JSON file with settings (ORRERY_CONFIG)")
+  command.option("--config", (*flags_)["config"], "TOML or JSON file with settings (ORRERY_CONFIG)")
       .values(1, 1);
   for (const Setting& setting : kSettings) {
     if (setting.name == "models") continue;
@@ -199,9 +223,9 @@ Result<ServeSettings> ServeOptions::read() const {
   const char* const config_variable = std::getenv("ORRERY_CONFIG");
   const Values& config_flag = flags_->at("config");
   if (!config_flag.empty()) {
-    ORRERY_TRY(config, read_config(config_flag.back()));
+    ORRERY_TRY(config, read_config(config_flag.back(), all_keys()));
   } else if (config_variable != nullptr) {
-    ORRERY_TRY(config, read_config(config_variable));
+    ORRERY_TRY(config, read_config(config_variable, all_keys()));
   }
   for (const Setting& setting : kSettings) {
     const std::string name(setting.name);
@@ -225,7 +249,9 @@ Result<ServeSettings> ServeOptions::read() const {
   if (settings.server.certificate.empty() != settings.server.key.empty()) {
     return fail(kUsageError, "--tls-cert and --tls-key are given together or not at all");
   }
-  if (!settings.adapters.empty() && settings.models.size() > 1) {
+  const bool others =
+      !settings.folders.empty() || settings.local_models || settings.server.access.admin;
+  if (!settings.adapters.empty() && (settings.models.size() > 1 || others)) {
     return fail(kUsageError, "--lora is for a server of one model");
   }
   return settings;

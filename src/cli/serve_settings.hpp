@@ -17,7 +17,10 @@
 namespace orrery::cli {
 
 struct ServeSettings {
-  std::vector<std::string> models;  // none: the default model
+  std::vector<std::string> models;   // loaded at the start
+  std::vector<std::string> folders;  // whose models are loaded on demand
+  bool local_models = false;         // those of the caches, too
+  std::uint64_t memory = 0;          // bytes that models may take; 0: not said
   server::ServerOptions server;
   OpenOptions open;
   AdapterFiles adapters;       // of the one model

@@ -100,6 +100,18 @@ Json error_object(Dialect dialect, const ApiError& error) {
   return out;
 }
 
+std::string error_event(Dialect dialect, std::string_view path, const ApiError& error) {
+  if (dialect == Dialect::ollama) return to_text(error_object(dialect, error)) + "\n";
+  if (path == "/v1/responses") {
+    Json out = openai_error(error)["error"];
+    out["type"] = "error";
+    out["sequence_number"] = 0;
+    return "event: error\ndata: " + to_text(out) + "\n\n";
+  }
+  const std::string data = "data: " + to_text(error_object(dialect, error)) + "\n\n";
+  return dialect == Dialect::anthropic ? "event: error\n" + data : data + "data: [DONE]\n\n";
+}
+
 net::HttpReply error_reply(Dialect dialect, const ApiError& error) {
   net::HttpReply reply{error.status, "application/json", {}, to_text(error_object(dialect, error))};
   if (error.retry_after > 0) {

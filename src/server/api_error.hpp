@@ -40,6 +40,8 @@ enum class Dialect { openai, anthropic, ollama };
 // "invalid_request_error", ...
 std::string_view error_type(int status);
 Json error_object(Dialect dialect, const ApiError& error);
+// As the last event of a stream of `path`.
+std::string error_event(Dialect dialect, std::string_view path, const ApiError& error);
 net::HttpReply error_reply(Dialect dialect, const ApiError& error);
 
 }  // namespace orrery::server

@@ -2,15 +2,22 @@
 
 #include <chrono>
 #include <random>
+#include <utility>
 
 namespace orrery::server {
 
 void send_json(App& app, const Call& call, const Json& json) {
+  if (call.begun) {  // while it waited: it asked for a stream where there is none
+    call.response->write("data: " + to_text(json) + "\n\n");
+    call.response->finish();
+    return;
+  }
   app.metrics.count_request(200);
   call.response->send({200, "application/json", {}, to_text(json)});
 }
 
-void begin_stream(App& app, const Call& call, std::string content_type, std::string probe) {
+void begin_stream(App& app, Call& call, std::string content_type, std::string probe) {
+  if (std::exchange(call.begun, true)) return;
   app.metrics.count_request(200);
   net::HttpReply head{200, std::move(content_type), {}, ""};
   head.headers.push_back({"Cache-Control", "no-cache"});
@@ -19,6 +26,11 @@ void begin_stream(App& app, const Call& call, std::string content_type, std::str
 }
 
 void send_error(App& app, const Call& call, const ApiError& error) {
+  if (call.begun) {
+    call.response->write(error_event(call.dialect, call.request.path, error));
+    call.response->finish();
+    return;
+  }
   app.metrics.count_request(error.status);
   call.response->send(error_reply(call.dialect, error));
 }

@@ -25,6 +25,7 @@ struct Access {
   std::vector<std::string> allowed_hosts;    // names of this server, besides localhost
   bool shares_cache = false;                 // between keys
   std::uint32_t requests_per_key = 0;        // at once; 0: no limit
+  bool admin = false;                        // clients may pull and delete models
 };
 
 // One request. Ends, and frees its place, when nobody holds it any more.
@@ -34,15 +35,22 @@ struct Call {
   Dialect dialect = Dialect::openai;
   std::string domain;            // whose prefixes it may share
   std::shared_ptr<void> ticket;  // its place among those of its key
+  Lease lease;                   // of the model that it names: it stays in memory till the end
+  double load_seconds = 0;       // that it waited for it
+  bool begun = false;            // a stream: errors are events of it
 };
 
 struct App {
-  App(Models served, Access allowed, std::string version_text)
-      : access(std::move(allowed)), version(std::move(version_text)), models(std::move(served)) {}
+  App(std::unique_ptr<ModelStore> store, const std::vector<ModelSource>& sources,
+      const ModelsOptions& options, Access allowed, std::string version_text)
+      : access(std::move(allowed)),
+        version(std::move(version_text)),
+        models(std::move(store), sources, options) {}
 
   const Access access;
   const std::string version;
   Metrics metrics;
+  std::atomic<bool> starting{true};  // the models named at the start are being loaded
   std::atomic<bool> draining{false};
   std::atomic<const net::HttpServer*> http{nullptr};  // null until it runs
   std::mutex places_mutex;
@@ -52,11 +60,13 @@ struct App {
   std::unique_ptr<const engine::SessionFolder> sessions;  // null: none are kept
   // Templates, tokenizing, grammars; vectors of texts; what waits for disks and for ticks.
   Worker texts, vectors, files;
+  Worker pulls;  // downloads of models
 };
 
 void send_json(App& app, const Call& call, const Json& json);
 // The head of a stream; `probe` as in net::HttpResponse::begin().
-void begin_stream(App& app, const Call& call, std::string content_type, std::string probe);
+void begin_stream(App& app, Call& call, std::string content_type, std::string probe);
+// The reply, or the end of a stream that has begun.
 void send_error(App& app, const Call& call, const ApiError& error);
 // "chatcmpl-" and 24 random letters and digits.
 std::string new_id(std::string_view prefix);

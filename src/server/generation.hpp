@@ -20,8 +20,8 @@ namespace orrery::server {
 class Metrics;
 
 struct Prompt {
-  // The model outlives its scheduler's last event, so neither this nor a sink keeps it alive (the
-  // scheduler's thread must not be the one that lets go of it last).
+  // The call's lease keeps it in memory, and sinks hold the call: neither this nor a sink owns the
+  // model (the scheduler's thread must not be the one that lets go of it last).
   ServedModel* model = nullptr;
   std::vector<text::TokenId> tokens;
   GenerationOptions options;

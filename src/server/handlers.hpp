@@ -33,6 +33,9 @@ ApiStatus ollama_version(App& app, const CallPtr& call);
 ApiStatus ollama_show(App& app, const CallPtr& call);
 ApiStatus ollama_embed(App& app, const CallPtr& call);
 ApiStatus ollama_unsupported(App& app, const CallPtr& call);
+// ollama_admin.cpp
+ApiStatus ollama_pull(App& app, const CallPtr& call);
+ApiStatus ollama_delete(App& app, const CallPtr& call);
 // native.cpp
 ApiStatus native_props(App& app, const CallPtr& call);
 ApiStatus native_tokenize(App& app, const CallPtr& call);

@@ -59,6 +59,38 @@ constexpr ModelMetric kModelMetrics[] = {
      [](const Stats& s) { return double(s.cache_budget_bytes); }},
 };
 
+struct PresenceMetric {
+  std::string_view name, type, help;
+  double (*value)(const ModelStatus&);
+};
+
+constexpr PresenceMetric kPresenceMetrics[] = {
+    {"orrery_model_loaded", "gauge", "1 while the model is in memory",
+     [](const ModelStatus& s) { return double(s.presence == Presence::ready); }},
+    {"orrery_model_memory_bytes", "gauge", "of the budget that the model takes, or would take",
+     [](const ModelStatus& s) { return double(s.memory_bytes); }},
+    {"orrery_model_loads_total", "counter", "times that the model was loaded",
+     [](const ModelStatus& s) { return double(s.loads); }},
+    {"orrery_model_evictions_total", "counter", "times that the model made room for another",
+     [](const ModelStatus& s) { return double(s.evictions); }},
+};
+
+void write_models(std::string& out, const Models& models) {
+  const auto into = std::back_inserter(out);
+  const auto all = models.list();
+  for (const PresenceMetric& metric : kPresenceMetrics) {
+    describe(out, metric.name, metric.type, metric.help);
+    for (const ModelStatus& status : all) {
+      if (!status.is_first) continue;
+      fmt::format_to(into, "{}{{model=\"{}\"}} {}\n", metric.name, status.id, metric.value(status));
+    }
+  }
+  describe(out, "orrery_models_budget_bytes", "gauge", "memory that models may take; 0: no limit");
+  fmt::format_to(into, "orrery_models_budget_bytes {}\n", models.budget_bytes());
+  describe(out, "orrery_requests_waiting_for_models", "gauge", "requests that wait for a load");
+  fmt::format_to(into, "orrery_requests_waiting_for_models {}\n", models.waiting());
+}
+
 }  // namespace
 
 void Histogram::add(double seconds) {
@@ -129,6 +161,7 @@ std::string Metrics::text(const Models& models, std::size_t connections,
                      metric.value(model->scheduler->stats()));
     }
   }
+  write_models(out, models);
   return out;
 }
 

@@ -24,8 +24,8 @@ ApiResult<Asked> read(const App& app, const Call& call) {
 }  // namespace
 
 ApiStatus native_props(App& app, const CallPtr& call) {
-  const ServedModel& model = *app.models.all().front();
-  const engine::ModelInfo& info = model.model->info();
+  ORRERY_TRY(const ModelStatus model, app.models.describe(""));
+  const engine::ModelInfo info = model.facts == nullptr ? engine::ModelInfo{} : model.facts->info;
   Json out = Json::object();
   out["default_generation_settings"]["n_ctx"] = info.context;
   out["total_slots"] = model.scheduler == nullptr ? 0 : model.model->options().max_sequences;

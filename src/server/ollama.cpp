@@ -10,8 +10,12 @@
 namespace orrery::server {
 
 std::string ollama_time() {
+  return ollama_time(std::chrono::system_clock::now());
+}
+
+std::string ollama_time(std::chrono::system_clock::time_point moment) {
   using namespace std::chrono;
-  const auto now = system_clock::now().time_since_epoch();
+  const auto now = moment.time_since_epoch();
   const auto whole = duration_cast<seconds>(now);
   const auto rest = duration_cast<nanoseconds>(now - whole);
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:09}Z", fmt::gmtime(std::time_t{whole.count()}),

@@ -1,6 +1,7 @@
 // What Ollama's endpoints have in common.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "server/forms.hpp"
@@ -10,7 +11,8 @@
 namespace orrery::server {
 
 // RFC 3339 with nanoseconds, in UTC.
-std::string ollama_time();
+std::string ollama_time(std::chrono::system_clock::time_point moment);
+std::string ollama_time();  // now
 
 struct OllamaOptions {
   std::shared_ptr<ServedModel> model;

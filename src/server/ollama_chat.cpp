@@ -3,6 +3,7 @@
 
 #include "server/generation.hpp"
 #include "server/messages.hpp"
+#include "server/model_request.hpp"
 #include "server/ollama.hpp"
 
 namespace orrery::server {
@@ -66,9 +67,9 @@ class LineSink final : public Sink {
     Json last = take_line();
     last["done"] = true;
     last["done_reason"] = reason_;
-    last["total_duration"] =
-        nanoseconds(usage.queue_seconds + usage.prefill_seconds + usage.decode_seconds);
-    last["load_duration"] = 0;
+    last["total_duration"] = nanoseconds(call_->load_seconds + usage.queue_seconds +
+                                         usage.prefill_seconds + usage.decode_seconds);
+    last["load_duration"] = nanoseconds(call_->load_seconds);
     last["prompt_eval_count"] = usage.prompt_tokens;
     last["prompt_eval_duration"] = nanoseconds(usage.prefill_seconds);
     last["eval_count"] = usage.new_tokens;
@@ -110,14 +111,20 @@ class LineSink final : public Sink {
   bool is_chat_, stream_, failed_ = false;
 };
 
-// No prompt asks for the model to be loaded, or, with keep_alive 0, to be let go.
-void answer_load(App& app, const Call& call, const Json& body, const ServedModel& model,
-                 bool is_chat) {
-  Json out = line(model.id, is_chat, "", "");
-  const Json* keep_alive = find(body, "keep_alive");
+// No prompt asks for the model to be loaded (which it is by now), or to be let go.
+void answer_load(App& app, const Call& call, const std::string& model, std::string_view reason) {
+  Json out = line(model, call.request.path == "/api/chat", "", "");
   out["done"] = true;
-  out["done_reason"] = keep_alive != nullptr && *keep_alive == 0 ? "unload" : "load";
+  out["done_reason"] = reason;
   send_json(app, call, out);
+}
+
+ApiStatus unload(App& app, const Call& call, const Json& body) {
+  ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
+  ORRERY_TRY(const ModelStatus status, app.models.describe(name.value_or("")));
+  ORRERY_TRY_VOID(app.models.unload(status.id));
+  answer_load(app, call, status.id, "unload");
+  return {};
 }
 
 ApiStatus start(App& app, const CallPtr& call, const OllamaOptions& options,
@@ -144,11 +151,12 @@ ApiStatus check_writes(const ServedModel& model) {
 
 ApiStatus ollama_chat(App& app, const CallPtr& call) {
   ORRERY_TRY(const Json body, parse_object(call->request.body));
+  if (asks_to_unload(*call, body)) return unload(app, *call, body);
   ORRERY_TRY(const OllamaOptions options, parse_ollama_options(app.models, body));
   ORRERY_TRY_VOID(check_writes(*options.model));
   const Json* messages = find(body, "messages");
   if (messages == nullptr || messages->empty()) {
-    answer_load(app, *call, body, *options.model, true);
+    answer_load(app, *call, options.model->id, "load");
     return {};
   }
   Conversation conversation;
@@ -162,6 +170,7 @@ ApiStatus ollama_chat(App& app, const CallPtr& call) {
 
 ApiStatus ollama_generate(App& app, const CallPtr& call) {
   ORRERY_TRY(const Json body, parse_object(call->request.body));
+  if (asks_to_unload(*call, body)) return unload(app, *call, body);
   ORRERY_TRY(const OllamaOptions options, parse_ollama_options(app.models, body));
   ORRERY_TRY_VOID(check_writes(*options.model));
   ORRERY_TRY(const auto text, get_string(body, "prompt", SIZE_MAX));
@@ -171,7 +180,7 @@ ApiStatus ollama_generate(App& app, const CallPtr& call) {
     return refuse(400, "tools are for /api/chat", "tools");
   }
   if (!text || text->empty()) {
-    answer_load(app, *call, body, *options.model, false);
+    answer_load(app, *call, options.model->id, "load");
     return {};
   }
   if (raw || !options.model->model->has_chat_template()) {

@@ -12,28 +12,33 @@ namespace {
 // Some clients compare it to know what the server can do.
 constexpr std::string_view kVersion = "0.12.0";
 
-Json details(const ServedModel& model) {
-  const std::string& family = model.model->info().family;
+Json details(const ModelStatus& model) {
+  const std::string family = model.facts == nullptr ? "" : model.facts->info.family;
   Json out = Json::object();
   out["parent_model"] = "";
   out["format"] = "gguf";
   out["family"] = family;
-  out["families"] = Json::array({family});
+  out["families"] = family.empty() ? Json::array() : Json::array({family});
   out["parameter_size"] = "";
   out["quantization_level"] = "";
   return out;
 }
 
-Json capabilities(const ServedModel& model) {
-  return model.scheduler == nullptr ? Json::array({"embedding"})
-                                    : Json::array({"completion", "embedding"});
+Json capabilities(const ModelStatus& model) {
+  if (model.facts == nullptr) return Json::array({"completion"});
+  return model.facts->writes ? Json::array({"completion", "embedding"})
+                             : Json::array({"embedding"});
 }
 
-Json entry(const ServedModel& model) {
+std::string modified_at(const ModelStatus& model) {
+  return ollama_time(std::chrono::system_clock::from_time_t(model.source.modified));
+}
+
+Json entry(const ModelStatus& model, std::uint64_t bytes) {
   Json out = Json::object();
   out["name"] = model.id + ":latest";
   out["model"] = model.id + ":latest";
-  out["size"] = model.model->info().weight_bytes;
+  out["size"] = bytes;
   out["digest"] = text_digest(model.id);  // 64 hex digits; stands for the name, not for the bytes
   out["details"] = details(model);
   return out;
@@ -44,10 +49,10 @@ Json entry(const ServedModel& model) {
 ApiStatus ollama_tags(App& app, const CallPtr& call) {
   Json out = Json::object();
   out["models"] = Json::array();
-  for (const auto& model : app.models.all()) {
-    Json one = entry(*model);
-    one["modified_at"] = ollama_time();
-    one["capabilities"] = capabilities(*model);
+  for (const ModelStatus& model : app.models.list()) {
+    Json one = entry(model, model.source.file_bytes);
+    one["modified_at"] = modified_at(model);
+    one["capabilities"] = capabilities(model);
     out["models"].push_back(std::move(one));
   }
   send_json(app, *call, out);
@@ -57,11 +62,12 @@ ApiStatus ollama_tags(App& app, const CallPtr& call) {
 ApiStatus ollama_ps(App& app, const CallPtr& call) {
   Json out = Json::object();
   out["models"] = Json::array();
-  for (const auto& model : app.models.all()) {
-    Json one = entry(*model);
-    one["expires_at"] = "2318-01-01T00:00:00Z";  // it stays loaded
+  for (const ModelStatus& model : app.models.list()) {
+    if (model.presence != Presence::ready) continue;
+    Json one = entry(model, model.memory_bytes);
+    one["expires_at"] = model.expires ? ollama_time(*model.expires) : "2318-01-01T00:00:00Z";
     one["size_vram"] = 0;
-    one["context_length"] = model->context();
+    one["context_length"] = model.facts->info.context;
     out["models"].push_back(std::move(one));
   }
   send_json(app, *call, out);
@@ -79,18 +85,21 @@ ApiStatus ollama_show(App& app, const CallPtr& call) {
   ORRERY_TRY(const Json body, parse_object(call->request.body));
   ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
   ORRERY_TRY(const auto older, get_string(body, "name", 1U << 20));
-  ORRERY_TRY(const auto model, app.models.find(name.value_or(older.value_or(""))));
-  const engine::ModelInfo& info = model->model->info();
+  ORRERY_TRY(const ModelStatus model, app.models.inspect(name.value_or(older.value_or(""))));
   Json out = Json::object();
   out["modelfile"] = "";
   out["parameters"] = "";
   out["template"] = "";
-  out["details"] = details(*model);
-  out["model_info"]["general.architecture"] = info.family;
-  out["model_info"][info.family + ".context_length"] = info.training_context;
-  out["model_info"][info.family + ".embedding_length"] = model->model->hparams().embedding_dim();
-  out["capabilities"] = capabilities(*model);
-  out["modified_at"] = ollama_time();
+  out["details"] = details(model);
+  out["model_info"] = Json::object();
+  if (model.facts != nullptr) {
+    const engine::ModelInfo& info = model.facts->info;
+    out["model_info"]["general.architecture"] = info.family;
+    out["model_info"][info.family + ".context_length"] = info.training_context;
+    out["model_info"][info.family + ".embedding_length"] = model.facts->embedding_dim;
+  }
+  out["capabilities"] = capabilities(model);
+  out["modified_at"] = modified_at(model);
   send_json(app, *call, out);
   return {};
 }
@@ -124,8 +133,8 @@ ApiStatus ollama_embed(App& app, const CallPtr& call) {
 }
 
 ApiStatus ollama_unsupported(App&, const CallPtr& call) {
-  return refuse(501, fmt::format("{} is not supported: models are named when the server is "
-                                 "started",
+  return refuse(501, fmt::format("{} is not supported: models are files that the server finds or "
+                                 "pulls",
                                  call->request.path));
 }
 

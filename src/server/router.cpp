@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/guard.hpp"
+#include "server/model_request.hpp"
 #include "server/web_files.hpp"
 
 namespace orrery::server {
@@ -189,9 +190,12 @@ void handle(App& app, net::HttpRequest request, std::shared_ptr<net::HttpRespons
                    : route->where == Where::vectors ? app.vectors
                                                     : app.files;
   const std::size_t bytes = call->request.body.size();
+  const auto handle_it = [&app, route, call] {
+    if (!call->response->is_gone()) run(app, *route, call);
+  };
   const bool queued = worker.push(
-      [&app, route, call] {
-        if (!call->response->is_gone()) run(app, *route, call);
+      [&app, &worker, route, call, handle_it] {
+        route->loads ? with_model(app, call, worker, handle_it) : handle_it();
       },
       bytes);
   if (!queued) send_error(app, *call, busy);

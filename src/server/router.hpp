@@ -22,6 +22,8 @@ struct Route {
   Where where;
   ApiStatus (*handle)(App& app, const std::shared_ptr<Call>& call);
   bool needs_key = true;
+  // Of texts and vectors: the model that the body names is brought into memory before.
+  bool loads = true;
 };
 
 // Every route that there is.

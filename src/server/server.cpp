@@ -20,16 +20,17 @@ net::HttpReply fault(App& app, int status, std::string_view message) {
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> Server::start(std::vector<std::shared_ptr<ServedModel>> models,
+Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<ModelStore> store,
+                                              const std::vector<ModelSource>& sources,
                                               const ServerOptions& options) {
   if (!is_loopback(options.host) && options.access.keys.empty()) {
     return fail("E_KEY", fmt::format("{} can be reached by other machines: give an API key with "
                                      "--api-key, or listen on 127.0.0.1",
                                      options.host));
   }
-  for (const auto& model : models) prepare_texts(*model);
   std::unique_ptr<Server> server(new Server());
-  server->app_ = std::make_unique<App>(Models(std::move(models)), options.access, options.version);
+  server->app_ = std::make_unique<App>(std::move(store), sources, options.models, options.access,
+                                       options.version);
   App& app = *server->app_;
   if (!options.session_dir.empty()) {
     app.sessions = std::make_unique<engine::SessionFolder>(options.session_dir);
@@ -52,8 +53,15 @@ Result<std::unique_ptr<Server>> Server::start(std::vector<std::shared_ptr<Served
   return server;
 }
 
+Status Server::load_models() {
+  ORRERY_TRY_VOID(app_->models.preload());
+  app_->starting = false;
+  return {};
+}
+
 void Server::drain(std::chrono::milliseconds grace) {
   app_->draining = true;
+  app_->models.drain();
   for (const auto& model : app_->models.all()) {
     if (model->scheduler != nullptr) model->scheduler->drain();
   }

@@ -20,18 +20,23 @@ struct ServerOptions {
   std::uint64_t max_body = 16U << 20;
   std::string session_dir;  // of POST /slots/ID?action=save; "": none
   Access access;
+  ModelsOptions models;
   std::string version;
 };
 
 class Server {
  public:
-  // At least one model. E_KEY when others than this machine could reach it without a key;
-  // E_ADDRESS and E_TLS as net::HttpServer.
-  static Result<std::unique_ptr<Server>> start(std::vector<std::shared_ptr<ServedModel>> models,
+  // E_KEY when others than this machine could reach it without a key; E_ADDRESS and E_TLS as
+  // net::HttpServer.
+  static Result<std::unique_ptr<Server>> start(std::unique_ptr<ModelStore> store,
+                                               const std::vector<ModelSource>& sources,
                                                const ServerOptions& options);
   ~Server();
 
   std::uint16_t port() const { return http_->port(); }
+  // Models::preload(); until it is done /health tells "loading".
+  Status load_models();
+  std::vector<ModelStatus> models() const { return app_->models.list(); }
   // Takes no more requests; streams may go on for so long, then they end with an error.
   void drain(std::chrono::milliseconds grace);
 

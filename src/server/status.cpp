@@ -11,6 +11,15 @@ ApiStatus health(App& app, const CallPtr& call) {
     call->response->send({503, "application/json", {}, to_text(body)});
     return {};
   }
+  body["loading"] = Json::array();
+  for (const ModelStatus& model : app.models.list()) {
+    if (model.presence == Presence::loading) body["loading"].push_back(model.id);
+  }
+  if (app.starting) {
+    body["status"] = "loading";
+    call->response->send({503, "application/json", {}, to_text(body)});
+    return {};
+  }
   body["status"] = "ok";
   send_json(app, *call, body);
   return {};

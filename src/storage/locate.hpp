@@ -47,5 +47,10 @@ struct ModelEntry {
 
 // All models found, by source, then by name. Folders that cannot be read are left out.
 std::vector<ModelEntry> list_models(Io& io, const Environment& environment);
+// The models directly in a folder: GGUF files, first parts of split ones, folders with weights.
+std::vector<ModelEntry> list_folder(const std::string& folder, Io& io);
+
+// Bytes of the weight files of a model that locate() found, all parts of a split one.
+std::uint64_t model_bytes(const std::string& path, Io& io);
 
 }  // namespace orrery::storage

@@ -1,5 +1,6 @@
 // Orrery's own cache folder.
 #include <algorithm>
+#include <iterator>
 
 #include "storage/limits.hpp"
 #include "storage/loaded_checkpoint.hpp"
@@ -56,9 +57,14 @@ std::optional<std::string> find_in_cache(std::string_view name, Io& io, const En
 }
 
 void list_cache(std::vector<ModelEntry>& out, Io& io, const Environment& env) {
-  const std::string folder = cache_folder(env);
+  auto found = list_folder(cache_folder(env), io);
+  std::ranges::move(found, std::back_inserter(out));
+}
+
+std::vector<ModelEntry> list_folder(const std::string& folder, Io& io) {
+  std::vector<ModelEntry> out;
   const auto names = io.list(folder);
-  if (!names) return;
+  if (!names) return out;
   for (const std::string& name : *names) {
     const std::string path = join_path(folder, name);
     const auto info = io.info(path);
@@ -67,9 +73,22 @@ void list_cache(std::vector<ModelEntry>& out, Io& io, const Environment& env) {
       const std::uint64_t bytes = weight_bytes(path, io);
       if (bytes != 0) out.push_back({name, path, bytes, ModelSource::orrery});
     } else if (is_model_file(name)) {
-      out.push_back({name_of_file(name), path, info->size, ModelSource::orrery});
+      out.push_back({name_of_file(name), path, model_bytes(path, io), ModelSource::orrery});
     }
   }
+  return out;
+}
+
+std::uint64_t model_bytes(const std::string& path, Io& io) {
+  if (io.is_directory(path)) return weight_bytes(path, io);
+  const std::optional<SplitName> split = parse_split_name(path);
+  std::uint64_t bytes = 0;
+  const std::uint32_t count = split ? std::min(split->count, kMaxSplitParts) : 1;
+  for (std::uint32_t part = 1; part <= count; ++part) {
+    const auto info = io.info(split ? split_part_path(*split, part) : path);
+    if (info) bytes += std::min(info->size, kMaxFileBytes);
+  }
+  return bytes;
 }
 
 std::uint64_t weight_bytes(const std::string& folder, Io& io) {

@@ -87,8 +87,9 @@ class Dialects(service.ServedCase):
         self.assertEqual(caught.exception.status_code, 404)
 
     def test_ollama_manages_nothing(self):
-        for path in ("/api/pull", "/api/create", "/api/copy", "/api/push"):
+        for path in ("/api/create", "/api/copy", "/api/push"):
             self.assertEqual(self.server.post(path, {"model": "a"})[0], 501)
+        self.assertEqual(self.server.post("/api/pull", {"model": "a"})[0], 403)  # models_test.py
         for options in ({"num_ctx": -1}, {"num_ctx": 10 ** 6}, {"temperature": -1}, 5):
             status, _ = self.server.post("/api/chat", {"messages": QUESTION, "options": options})
             self.assertEqual(status, 400, options)

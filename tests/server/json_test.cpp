@@ -95,6 +95,20 @@ TEST(ApiError, HasTheFormOfItsDialect) {
             R"({"type":"error","error":{"type":"not_found_error","message":"no"}})");
 }
 
+TEST(ApiError, EndsAStreamThatHasBegun) {
+  const ApiError error{503, "no", "model", "out_of_memory"};
+  const std::string openai = error_event(Dialect::openai, "/v1/chat/completions", error);
+  EXPECT_TRUE(openai.starts_with("data: {\"error\":{\"message\":\"no\"")) << openai;
+  EXPECT_TRUE(openai.ends_with("}\n\ndata: [DONE]\n\n")) << openai;
+  const std::string responses = error_event(Dialect::openai, "/v1/responses", error);
+  EXPECT_TRUE(responses.starts_with("event: error\ndata: {\"message\":\"no\"")) << responses;
+  EXPECT_NE(responses.find("\"type\":\"error\""), std::string::npos) << responses;
+  EXPECT_EQ(error_event(Dialect::anthropic, "/v1/messages", error),
+            "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","
+            "\"message\":\"no\"}}\n\n");
+  EXPECT_EQ(error_event(Dialect::ollama, "/api/pull", error), "{\"error\":\"no\"}\n");
+}
+
 TEST(ApiError, TellsWhoseFaultItIs) {
   EXPECT_EQ(api_error({"E_CONTEXT", "long"}).status, 400);
   EXPECT_EQ(api_error({"E_BUSY", "full"}).retry_after, 1);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "storage/checkpoint.hpp"
 #include "storage/model_names.hpp"
 #include "storage/sha256.hpp"
@@ -152,6 +154,22 @@ TEST(Locate, ListsAllModelsWithTheirSource) {
                                              "Ollama llama3.2:1b 8",
                                              "Ollama llama3.2:latest 8"};
   EXPECT_EQ(lines, expected);
+}
+
+TEST(Locate, ListsOneFolderAndCountsAllPartsOfAModel) {
+  test::MemoryIo io;
+  io.files["/m/a.gguf"] = "1234";
+  io.files["/m/big-00001-of-00002.gguf"] = "123";
+  io.files["/m/big-00002-of-00002.gguf"] = "12345";
+  io.files["/m/folder/model.safetensors"] = "12";
+  io.files["/m/notes.txt"] = "no model";
+  std::map<std::string, std::uint64_t> found;
+  for (const ModelEntry& entry : list_folder("/m", io)) found[entry.name] = entry.bytes;
+  EXPECT_EQ(found, (std::map<std::string, std::uint64_t>{
+                       {"a", 4}, {"big-00001-of-00002", 8}, {"folder", 2}}));
+  EXPECT_TRUE(list_folder("/nothing", io).empty());
+  EXPECT_EQ(model_bytes("/m/big-00001-of-00002.gguf", io), 8U);
+  EXPECT_EQ(model_bytes("/m/nothing.gguf", io), 0U);
 }
 
 TEST(Sha256, KnownVectors) {

@@ -1,0 +1,36 @@
+#include "server/served_model.hpp"
+
+#include "engine/model_defaults.hpp"
+
+namespace orrery::server {
+
+void prepare_texts(ServedModel& served) {
+  const std::shared_ptr<const text::Tokenizer> tokenizer(served.model, &served.model->tokenizer());
+  served.grammars = std::make_unique<text::Grammars>(tokenizer);
+  const auto source = engine::chat_template_source(served.model->checkpoint());
+  served.tool_format = text::find_tool_format(source ? *source : "");
+  served.marks = text::special_marks(served.tool_format, *tokenizer);
+  text::ToolFormat reasoning = served.tool_format;
+  reasoning.open = reasoning.close = reasoning.separator = "";
+  reasoning.decoration.clear();
+  served.reasoning_marks = text::special_marks(reasoning, *tokenizer);
+  served.infill = text::find_infill_tokens(served.model->checkpoint().metadata(), *tokenizer);
+}
+
+std::string model_id(std::string_view name) {
+  while (name.ends_with('/')) name.remove_suffix(1);
+  name = name.substr(name.find_last_of('/') + 1);
+  for (const std::string_view extension : {".gguf", ".safetensors", ":latest"}) {
+    if (name.ends_with(extension)) name.remove_suffix(extension.size());
+  }
+  std::string id;
+  for (const char c : name.substr(0, 128)) {
+    const bool upper = c >= 'A' && c <= 'Z';
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == ':';
+    id += upper ? static_cast<char>(c - 'A' + 'a') : plain ? c : '-';
+  }
+  return id.empty() ? "model" : id;
+}
+
+}  // namespace orrery::server

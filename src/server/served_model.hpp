@@ -1,0 +1,42 @@
+// A model that is in memory, with what the handlers need beside it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/model.hpp"
+#include "engine/scheduler.hpp"
+#include "server/lora.hpp"
+#include "text/grammar.hpp"
+#include "text/infill.hpp"
+#include "text/tool_format.hpp"
+
+namespace orrery::server {
+
+struct ServedModel {
+  std::string id;
+  std::shared_ptr<const engine::Model> model;
+  std::unique_ptr<engine::Scheduler> scheduler;  // null for a model that only makes vectors
+  std::int64_t created = 0;                      // Unix seconds
+  Adapters adapters;
+  // prepare_texts():
+  std::unique_ptr<text::Grammars> grammars;
+  text::ToolFormat tool_format;
+  std::vector<text::TokenId> marks, reasoning_marks;  // special tokens that replies are read by
+  text::InfillTokens infill;
+
+  // Longest prompt with its answer, in tokens.
+  std::uint32_t context() const { return model->info().context; }
+};
+
+// How the model's replies are written, as its template shows it.
+void prepare_texts(ServedModel& served);
+
+// "smollm2-135m-instruct" from "SmolLM2-135M-Instruct.Q4_1.gguf" or a path to it: lower case,
+// without the folder, the extension and what no client would type. Ollama's "qwen3:4b" stays.
+std::string model_id(std::string_view name);
+
+}  // namespace orrery::server
