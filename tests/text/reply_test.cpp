@@ -49,7 +49,7 @@ ToolFormat format_of(const char* name) {
   return find_tool_format(source);
 }
 
-constexpr ReplyOptions kTools = {.tools = true};
+const ReplyOptions kTools = {.tools = true};
 
 TEST(Reply, HermesAndQwen) {
   const ToolFormat format = format_of("Qwen-Qwen3-0.6B");
