@@ -36,10 +36,7 @@ class Parser final : public ReplyParser {
   void finish(std::vector<ReplyPart>& out) override {
     while (step(out)) {
     }
-    if (state_ == State::call) {
-      give_up(out);
-      return;
-    }
+    if (state_ == State::call) give_up(out);
     if (state_ == State::after_call || state_ == State::after_name) return;
     emit(state_ == State::reasoning ? ReplyPart::Kind::reasoning : ReplyPart::Kind::content,
          std::exchange(held_, {}), out);
@@ -103,7 +100,12 @@ class Parser final : public ReplyParser {
 
   bool content(std::vector<ReplyPart>& out) {
     std::vector<std::string_view> marks;
-    const bool thinks = options_.reasoning && !has_content_ && calls_ == 0;
+    // Reasoning comes before all else.
+    const std::string_view begun =
+        std::string_view(held_).substr(std::min(held_.find_first_not_of(kBlanks), held_.size()));
+    const bool thinks = options_.reasoning && !has_content_ && calls_ == 0 &&
+                        (begun.starts_with(format_.reasoning_open) ||
+                         std::string_view(format_.reasoning_open).starts_with(begun));
     if (thinks) marks.push_back(format_.reasoning_open);
     if (options_.tools) {
       marks.push_back(format_.open);
@@ -243,9 +245,7 @@ class Parser final : public ReplyParser {
       ++calls_;
       return true;
     }
-    std::string text = std::exchange(consumed_, {});
-    if (has_name_first() && !is_bare_) text += std::exchange(held_, {});
-    emit(ReplyPart::Kind::content, std::move(text), out);
+    emit(ReplyPart::Kind::content, std::exchange(consumed_, {}), out);
     return true;
   }
 

@@ -66,6 +66,7 @@ TEST(Reply, HermesAndQwen) {
   check(format, kTools, "<think>\nhm\n</think>\n\nYes", "think|hmcontent|Yes");
   check(format, {.tools = true, .starts_in_reasoning = true}, "hm </th\n</think>\nYes",
         "think|hm </thcontent|Yes");
+  check(format, kTools, "So <think>hm</think>Yes", "content|So <think>hm</think>Yes");
   check(format, {.reasoning = false}, "<think>hm</think>Yes", "content|<think>hm</think>Yes");
 }
 
