@@ -30,7 +30,7 @@ struct Job {
 class Restorer {
  public:
   Restorer(const KvIndex& index, const storage::StateFile& file, KvPages& kv, SequenceId sequence,
-           std::unique_lock<std::mutex>& turn)
+           std::unique_lock<FairMutex>& turn)
       : index_(index),
         file_(file),
         kv_(kv),
@@ -186,7 +186,7 @@ class Restorer {
   const storage::StateFile& file_;
   KvPages& kv_;
   SequenceId sequence_;
-  std::unique_lock<std::mutex>& turn_;
+  std::unique_lock<FairMutex>& turn_;
   std::vector<plan::CacheGroup> groups_;
   std::vector<std::uint64_t> keys_;  // (pages)
   std::uint32_t saved_;
@@ -198,7 +198,7 @@ class Restorer {
 }  // namespace
 
 void restore_pages(const KvIndex& index, const storage::StateFile& file, KvPages& kv,
-                   SequenceId sequence, std::unique_lock<std::mutex>& turn, Restored& restored) {
+                   SequenceId sequence, std::unique_lock<FairMutex>& turn, Restored& restored) {
   Restorer(index, file, kv, sequence, turn).run(restored);
 }
 

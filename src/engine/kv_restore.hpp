@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/fair_mutex.hpp"
 #include "base/result.hpp"
 #include "engine/kv_index.hpp"
 #include "engine/kv_pages.hpp"
@@ -25,6 +26,6 @@ struct Restored {
 // `restored`; the sequence has restored.tokens afterwards. `turn` is the lock of the pool: held,
 // but for the time in which pages are read and compared, when other sequences may run.
 void restore_pages(const KvIndex& index, const storage::StateFile& file, KvPages& kv,
-                   SequenceId sequence, std::unique_lock<std::mutex>& turn, Restored& restored);
+                   SequenceId sequence, std::unique_lock<FairMutex>& turn, Restored& restored);
 
 }  // namespace orrery::engine

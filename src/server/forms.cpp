@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "text/tool_argument_rules.hpp"
+
 namespace orrery::server {
 namespace {
 
@@ -215,8 +217,10 @@ ApiStatus read_chat(const AnswerForm& form, Prompt& prompt) {
   const bool reasons =
       (calls || form.kind == Kind::text) && !model.tool_format.reasoning_open.empty();
   if (!calls && !reasons) return {};  // everything is content
-  const text::ReplyOptions options{
-      .tools = calls, .reasoning = reasons, .starts_in_reasoning = in_reasoning};
+  const text::ReplyOptions options{.tools = calls,
+                                   .reasoning = reasons,
+                                   .starts_in_reasoning = in_reasoning,
+                                   .texts = text::text_arguments(form.tools)};
   for (std::uint32_t i = 0; i < prompt.options.n; ++i) {
     prompt.parsers.push_back(text::make_reply_parser(model.tool_format, options));
   }

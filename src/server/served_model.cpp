@@ -10,10 +10,7 @@ void prepare_texts(ServedModel& served) {
   const auto source = engine::chat_template_source(served.model->checkpoint());
   served.tool_format = text::find_tool_format(source ? *source : "");
   served.marks = text::special_marks(served.tool_format, *tokenizer);
-  text::ToolFormat reasoning = served.tool_format;
-  reasoning.open = reasoning.close = reasoning.separator = "";
-  reasoning.decoration.clear();
-  served.reasoning_marks = text::special_marks(reasoning, *tokenizer);
+  served.reasoning_marks = text::special_marks(served.tool_format, *tokenizer, false);
   served.infill = text::find_infill_tokens(served.model->checkpoint().metadata(), *tokenizer);
 }
 

@@ -147,6 +147,12 @@ Result<std::vector<RenderedPiece>> render_conversation(const ChatTemplate& chat,
   };
   auto first = chat.render_pieces(variables, limits);
   if (accepted(first)) return first;
+  const Json parsed = messages;
+  if (restore_arguments(messages, originals)) {
+    auto next = chat.render_pieces(variables, limits);
+    if (accepted(next)) return next;
+    messages = parsed;
+  }
   const std::array<bool (*)(Json&), 3> steps{fill_content, join_text_parts, merge_system};
   for (const auto step : steps) {
     if (!step(messages)) continue;

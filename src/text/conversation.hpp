@@ -13,9 +13,10 @@ namespace orrery::text {
 
 // Renders `variables` (an object). First with the arguments of tool calls as objects, and with
 // `tools` and `documents` null where they are absent, as transformers does it. If the template
-// fails, or prints parts as Python would: with empty content for none, then with texts for parts
-// that are all text, then with the system message before the first user's, then with the arguments
-// as they came. The error is that of the first try.
+// fails, or prints parts as Python would: with the arguments as they came (some templates join them
+// as text, where there is no content), then as objects with empty content for none, then with texts
+// for parts that are all text, then with the system message before the first user's, then with the
+// arguments as they came again. The error is that of the first try.
 Result<std::vector<RenderedPiece>> render_conversation(const ChatTemplate& chat, Json variables,
                                                        const RenderLimits& limits = {});
 

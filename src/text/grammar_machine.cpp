@@ -9,6 +9,8 @@ namespace {
 
 using Op = GrammarProgram::Op;
 
+constexpr std::size_t kFirstSlots = 64;
+
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
   return hash ^ (hash >> 29);
@@ -27,7 +29,7 @@ std::uint64_t hash_of(const Triples& triples, std::uint64_t seed) {
 }  // namespace
 
 GrammarMachine::GrammarMachine(std::shared_ptr<const GrammarProgram> program)
-    : program_(std::move(program)), slots_(64), open_of_(program_->rules.size(), -1) {
+    : program_(std::move(program)), slots_(kFirstSlots), open_of_(program_->rules.size(), -1) {
   states_.push_back({});  // kDead
   for (const NodeId end : {GrammarProgram::kAccept, GrammarProgram::kEscape}) {
     std::vector<Edge> edges = {{.node = end}};
@@ -88,7 +90,7 @@ StateId GrammarMachine::close() {
   }
   for (const Open& open : open_) open_of_[open.rule] = -1;
   open_.clear();
-  std::fill(slots_.begin(), slots_.end(), 0);
+  slots_.assign(kFirstSlots, 0);  // also where many were needed: most closures are small
   return intern_state(kept, flags_);
 }
 

@@ -217,8 +217,9 @@ class Compiler {
         found.push_back(node.a);
         if (out_.rules[node.a].nullable) visit(node.b);
       } else if (node.op == Op::count_enter || node.op == Op::count_loop) {
-        visit(out_.counters[node.a].body);
-        visit(out_.counters[node.a].next);
+        const GrammarProgram::Counter& counter = out_.counters[node.a];
+        visit(counter.body);
+        if (counter.min == 0) visit(counter.next);
       }
     }
     return found;

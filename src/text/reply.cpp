@@ -1,31 +1,21 @@
 #include "text/reply.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <utility>
 
+#include "text/marks.hpp"
+#include "text/reply_harmony.hpp"
 #include "text/tool_call_reader.hpp"
 #include "text/tool_format.hpp"
 
 namespace orrery::text {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::size_t kMaxName = 256;
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = std::min(text.find_first_not_of(kBlanks), text.size());
-  text.remove_prefix(first);
-  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
-}
-
-// How many bytes at the end of `text` could be the beginning of `mark`.
-std::size_t overlap(std::string_view text, std::string_view mark) {
-  for (std::size_t n = std::min(text.size(), mark.size() - 1); n > 0; --n) {
-    if (text.ends_with(mark.substr(0, n))) return n;
-  }
-  return 0;
-}
+using Shape = ToolFormat::Shape;
 
 class Parser final : public ReplyParser {
  public:
@@ -46,7 +36,7 @@ class Parser final : public ReplyParser {
   void finish(std::vector<ReplyPart>& out) override {
     while (step(out)) {
     }
-    if (state_ == State::call) return give_up(out);
+    if (state_ == State::call) give_up(out);
     if (state_ == State::after_call || state_ == State::after_name) return;
     emit(state_ == State::reasoning ? ReplyPart::Kind::reasoning : ReplyPart::Kind::content,
          std::exchange(held_, {}), out);
@@ -66,7 +56,7 @@ class Parser final : public ReplyParser {
       case State::reasoning:
         return reasoning(out);
       case State::call:
-        return format_.shape == ToolFormat::Shape::named && !is_bare_ ? name(out) : object(out);
+        return has_name_first() && !is_bare_ ? name(out) : object(out);
       case State::after_name:
         return arguments(out);
       case State::after_call:
@@ -97,12 +87,25 @@ class Parser final : public ReplyParser {
     is_bare_ = is_bare;
     held_.erase(0, is_bare ? mark.size() : 0);
     consumed_ = std::move(mark);
-    reader_.emplace(calls_, is_bare);
+    using Keys = ToolCallReader::Keys;
+    const bool is_keyed = format_.name_key.empty() && !is_bare;
+    reader_.emplace(calls_, is_bare ? Keys::known : is_keyed ? Keys::name : Keys::any);
+  }
+
+  bool is_list() const { return format_.shape == Shape::list && !is_bare_; }
+  bool has_name_first() const {
+    return format_.shape == Shape::named || format_.shape == Shape::tagged ||
+           format_.shape == Shape::quoted;
   }
 
   bool content(std::vector<ReplyPart>& out) {
     std::vector<std::string_view> marks;
-    const bool thinks = options_.reasoning && !has_content_ && calls_ == 0;
+    // Reasoning comes before all else.
+    const std::string_view begun =
+        std::string_view(held_).substr(std::min(held_.find_first_not_of(kBlanks), held_.size()));
+    const bool thinks = options_.reasoning && !has_content_ && calls_ == 0 &&
+                        (begun.starts_with(format_.reasoning_open) ||
+                         std::string_view(format_.reasoning_open).starts_with(begun));
     if (thinks) marks.push_back(format_.reasoning_open);
     if (options_.tools) {
       marks.push_back(format_.open);
@@ -163,22 +166,29 @@ class Parser final : public ReplyParser {
     return true;
   }
 
+  // What stands before the arguments. False as long as it is not all there.
   bool name(std::vector<ReplyPart>& out) {
-    const std::size_t at = held_.find(format_.separator);
-    const std::string_view so_far = std::string_view(held_).substr(0, at);
-    if (so_far.size() > kMaxName || so_far.contains('{')) {
-      give_up(out);
-      return true;
+    std::size_t begin = 0;
+    if (!format_.name_open.empty()) {
+      begin = std::min(held_.find_first_not_of(kBlanks), held_.size());
+      const std::string& mark = format_.name_open;
+      const std::string_view there = std::string_view(held_).substr(begin, mark.size());
+      if (there.size() < mark.size() && mark.starts_with(there)) return false;
+      if (there != mark) return give_up(out);
+      begin += mark.size();
     }
+    const std::string& separator = format_.separator;
+    const std::size_t at =
+        separator.empty() ? held_.find_first_of("<\n", begin) : held_.find(separator, begin);
+    std::string_view found = std::string_view(held_).substr(begin, at - begin);
+    if (found.size() > kMaxName || found.contains('{')) return give_up(out);
     if (at == std::string::npos) return false;
-    // Mistral's may have an id between the name and the arguments.
-    const std::string found(trimmed(so_far.substr(0, so_far.find("[CALL_ID]"))));
-    if (found.empty()) {
-      give_up(out);
-      return true;
-    }
-    held_.erase(0, at + format_.separator.size());
-    reader_->begin_named(found, out);
+    if (!format_.id_open.empty()) found = found.substr(0, found.find(format_.id_open));
+    found = trimmed(found);
+    if (found.empty()) return give_up(out);
+    const std::string tool(found);
+    held_.erase(0, at + separator.size());
+    reader_->begin_named(tool, make_argument_reader(format_, tool, options_.texts), out);
     state_ = State::after_name;
     return true;
   }
@@ -198,8 +208,7 @@ class Parser final : public ReplyParser {
   bool object(std::vector<ReplyPart>& out) {
     for (std::size_t i = 0; i < held_.size(); ++i) {
       const char c = held_[i];
-      const bool is_list_mark = format_.shape == ToolFormat::Shape::list && !is_bare_ &&
-                                consumed_ == format_.open && c == '[';
+      const bool is_list_mark = is_list() && c == '[' && trimmed(consumed_) == format_.open;
       consumed_ += c;
       if (is_list_mark) continue;
       const ToolCallReader::Result result = reader_->push(c, out);
@@ -222,35 +231,47 @@ class Parser final : public ReplyParser {
     ++calls_;
     state_ = is_whole ? State::after_call : State::content;
     skip_blanks_ = is_whole;
+    closers_.clear();
+    if (is_list()) closers_.emplace_back("]");
+    if (!is_bare_) closers_.emplace_back(trimmed(format_.close));
   }
 
   // What was taken for a call is content; of one that has begun, what is left.
-  void give_up(std::vector<ReplyPart>& out) {
+  bool give_up(std::vector<ReplyPart>& out) {
     const bool has_begun = reader_->has_begun();
     reader_.reset();
     state_ = State::content;
     if (has_begun) {
       ++calls_;
-      return;
-    }
-    std::string text = std::exchange(consumed_, {});
-    if (format_.shape == ToolFormat::Shape::named && !is_bare_) text += std::exchange(held_, {});
-    emit(ReplyPart::Kind::content, std::move(text), out);
-  }
-
-  bool after_call() {
-    const bool is_list = format_.shape == ToolFormat::Shape::list && !is_bare_;
-    held_.erase(0, std::min(held_.find_first_not_of(is_list ? " \t\r\n," : kBlanks), held_.size()));
-    if (held_.empty()) return false;
-    const std::string_view close = trimmed(is_list ? "]" : std::string_view(format_.close));
-    if (is_list && held_[0] == '{') {
-      begin_call(format_.open, false);
       return true;
     }
-    if (!close.empty() && held_.starts_with(close)) {
-      held_.erase(0, close.size());
-    } else if (!close.empty() && held_.size() < close.size() && close.starts_with(held_)) {
-      return false;
+    emit(ReplyPart::Kind::content, std::exchange(consumed_, {}), out);
+    return true;
+  }
+
+  // Another call of a list or block, or the marks that close it.
+  bool after_call() {
+    const std::string_view blanks = is_list() ? " \t\r\n," : kBlanks;
+    held_.erase(0, std::min(held_.find_first_not_of(blanks), held_.size()));
+    if (held_.empty()) return false;
+    if ((is_list() || format_.is_block) && !is_bare_) {
+      const std::string_view next = has_name_first() ? format_.name_open : std::string_view("{");
+      if (held_.starts_with(next)) {
+        begin_call(format_.open, false);
+        return true;
+      }
+      if (next.starts_with(held_)) return false;
+    }
+    while (!closers_.empty()) {
+      const std::string close = closers_.front();
+      if (held_.starts_with(close)) {
+        held_.erase(0, close.size());
+      } else if (close.starts_with(held_)) {
+        return false;
+      }
+      closers_.pop_front();
+      held_.erase(0, std::min(held_.find_first_not_of(kBlanks), held_.size()));
+      if (held_.empty() && !closers_.empty()) return false;
     }
     state_ = is_bare_ ? State::start : State::content;
     return true;
@@ -266,12 +287,14 @@ class Parser final : public ReplyParser {
   bool is_bare_ = false;
   bool has_content_ = false;
   bool skip_blanks_ = false;
+  std::deque<std::string> closers_;  // behind the last call, what may still come
 };
 
 }  // namespace
 
 std::unique_ptr<ReplyParser> make_reply_parser(const ToolFormat& format,
                                                const ReplyOptions& options) {
+  if (format.shape == Shape::harmony) return make_harmony_parser(options);
   return std::make_unique<Parser>(format, options);
 }
 

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/chat_template.hpp"
@@ -26,10 +28,15 @@ struct ReplyPart {
   std::uint32_t tool = 0;  // index of the call in this reply
 };
 
+// Arguments that are texts whatever they look like, by the schemas of their tools: (tool,
+// argument). Some notations do not tell "12" from 12.
+using TextArguments = std::set<std::pair<std::string, std::string>>;
+
 struct ReplyOptions {
   bool tools = false;                // tools were offered: look for calls
   bool reasoning = true;             // split it off; else it stays content
   bool starts_in_reasoning = false;  // the prompt ended within an open reasoning mark
+  TextArguments texts = {};
 };
 
 // Whatever cannot be read as a call is content: nothing that the model wrote is lost.

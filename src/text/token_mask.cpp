@@ -8,13 +8,12 @@ namespace {
 
 // Masks of whole states are kept up to this; they are quick to make again.
 constexpr std::size_t kMaxMaskBytes = std::size_t{1} << 20;
-// A fragment with more tokens than this that go on behind it is not split: it would cost more.
-constexpr std::size_t kMaxRests = 16384;
-
-void set(std::span<std::uint32_t> mask, TokenId id) {
-  const auto bit = static_cast<std::uint32_t>(id);
-  mask[bit / 32] |= std::uint32_t{1} << (bit % 32);
-}
+// A fragment with more exits than this is not split: it would cost more.
+constexpr std::size_t kMaxExits = 8192;
+// Nodes from which on a subtree is worth the question whether it is allowed as a whole.
+constexpr std::uint32_t kLargeSubtree = 24;
+// Of an entry of a hash map or tree, beside what it holds.
+constexpr std::size_t kEntry = 64;
 
 }  // namespace
 
@@ -22,17 +21,17 @@ TokenMasks::TokenMasks(std::shared_ptr<const GrammarProgram> program,
                        std::shared_ptr<const TokenTrie> trie)
     : trie_(std::move(trie)),
       machine_(std::move(program)),
-      path_(std::max(TokenTree::kMaxDepth, trie_->longest()) + 1) {}
+      path_(trie_->longest() + 1),
+      scratch_(trie_->words()) {}
 
 void TokenMasks::allowed(StateId state, std::span<std::uint32_t> out) {
+  std::fill(out.begin(), out.end(), 0);
   if (const auto known = masks_.find(state); known != masks_.end()) {
-    std::copy(known->second.begin(), known->second.end(), out.begin());
-    return;
+    return known->second.add_to(out);
   }
   machine_.set_budget(GrammarMachine::kDefaultBudget);
-  std::fill(out.begin(), out.end(), 0);
   if (machine_.accepts(state)) {
-    for (const TokenId id : trie_->ends()) set(out, id);
+    for (const TokenId id : trie_->ends()) set_token(out, id);
   }
   const auto items = machine_.items(state);
   const bool is_counting =
@@ -41,32 +40,43 @@ void TokenMasks::allowed(StateId state, std::span<std::uint32_t> out) {
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Item& a, const Item& b) { return a.stack < b.stack; });
   for (auto first = sorted.begin(); first != sorted.end();) {
-    const StackId stack = first->stack;
-    const auto last =
-        std::find_if(first, sorted.end(), [&](const Item& item) { return item.stack != stack; });
-    const std::span<const Item> group(first, last);
-    const Fragment& part = fragment(group);
+    const auto last = std::find_if(first, sorted.end(),
+                                   [&](const Item& item) { return item.stack != first->stack; });
+    add_group({first, last}, out);
     first = last;
-    if (!part.is_whole) {
-      walk(trie_->tree(), machine_.with_stack(group), out);
-      continue;
-    }
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] |= part.allowed[i];
-    if (!part.rests.empty()) walk(part.rests, machine_.returned(stack), out);
   }
   if (machine_.is_exhausted()) {
     std::fill(out.begin(), out.end(), 0);
     fragments_.clear();  // one of them is not whole
+    loops_.clear();
     fragment_bytes_ = 0;
     return;
   }
   if (is_counting) return;  // the next of these is another state
-  if ((masks_.size() + 1) * out.size_bytes() > kMaxMaskBytes) masks_.clear();
-  masks_.emplace(state, std::vector<std::uint32_t>(out.begin(), out.end()));
+  TokenSet kept(out);
+  mask_bytes_ += kept.memory_bytes() + kEntry;
+  if (mask_bytes_ > kMaxMaskBytes) {
+    masks_.clear();
+    mask_bytes_ = kept.memory_bytes() + kEntry;
+  }
+  masks_.emplace(state, std::move(kept));
+}
+
+// Readings with one stack.
+void TokenMasks::add_group(std::span<const Item> items, std::span<std::uint32_t> out) {
+  const Fragment& part = fragment(items);
+  if (!part.is_whole) {
+    walk(0, machine_.with_stack(items), out, nullptr);
+    return;
+  }
+  part.allowed.add_to(out);
+  if (part.exits.empty()) return;
+  const StateId from = machine_.returned(items[0].stack);
+  for (const std::uint32_t node : part.exits) walk(node, from, out, nullptr);
 }
 
 std::size_t TokenMasks::memory_bytes() const {
-  return machine_.memory_bytes() + fragment_bytes_ + masks_.size() * 4 * trie_->words();
+  return machine_.memory_bytes() + fragment_bytes_ + mask_bytes_ + loops_.size() * kEntry;
 }
 
 StateId TokenMasks::after(StateId state, TokenId token) {
@@ -80,12 +90,18 @@ StateId TokenMasks::after(StateId state, TokenId token) {
   return state;
 }
 
-void TokenMasks::walk(const TokenTree& tree, StateId from, std::span<std::uint32_t> out) {
-  if (from == GrammarMachine::kDead) return;
-  const auto& nodes = tree.nodes();
-  for (const TokenId id : tree.tokens(nodes[0])) set(out, id);
-  path_[0] = from;
-  for (std::size_t i = 1; i < nodes.size();) {
+bool TokenMasks::walk(std::uint32_t top, StateId from, std::span<std::uint32_t> out,
+                      std::vector<std::uint32_t>* exits) {
+  if (from == GrammarMachine::kDead) return true;
+  const TokenTree& tree = trie_->tree();
+  const auto nodes = tree.nodes();
+  const auto set_all = [&](std::span<const TokenId> tokens) {
+    for (const TokenId id : tokens) set_token(out, id);
+  };
+  set_all(tree.tokens(top));
+  path_[nodes[top].depth] = from;
+  if (nodes[top].end - top >= kLargeSubtree) loop(from, from, 0);
+  for (std::uint32_t i = top + 1; i < nodes[top].end;) {
     const TokenTree::Node& node = nodes[i];
     const StateId state = machine_.step(path_[node.depth - 1U], node.byte);
     if (state == GrammarMachine::kDead) {
@@ -93,9 +109,48 @@ void TokenMasks::walk(const TokenTree& tree, StateId from, std::span<std::uint32
       continue;
     }
     path_[node.depth] = state;
-    for (const TokenId id : tree.tokens(node)) set(out, id);
+    const bool exits_here = exits != nullptr && machine_.escapes(state);
+    if (exits_here) {
+      if (exits->size() == kMaxExits) return false;
+      exits->push_back(i);
+      if (machine_.items(state).empty()) {
+        i = node.end;
+        continue;
+      }
+    }
+    if (!exits_here && node.end - i >= kLargeSubtree) {
+      if (is_within(node, loop(state, path_[node.depth - 1U], node.byte))) {
+        set_all(tree.tokens_under(i));
+        i = node.end;
+        continue;
+      }
+    }
+    set_all(tree.tokens(i));
     ++i;
   }
+  return true;
+}
+
+const GrammarLoop& TokenMasks::loop(StateId state, StateId before, std::uint8_t byte) {
+  if (const auto known = loops_.find(state); known != loops_.end()) return known->second;
+  GrammarLoop made;
+  const auto last = loops_.find(before);
+  const bool goes_on = last != loops_.end() && last->second.characters != GrammarLoop::kEndless &&
+                       last->second.characters > 1 && (last->second.classes & class_of(byte)) != 0;
+  if (goes_on) {
+    made = last->second;
+    --made.characters;
+  } else {
+    made = find_loop(machine_, state);
+  }
+  return loops_.emplace(state, made).first->second;
+}
+
+// Whether all texts of the subtree stay in the loop.
+bool TokenMasks::is_within(const TokenTree::Node& node, const GrammarLoop& loop) const {
+  if ((node.classes & ~loop.classes) != 0) return false;
+  return loop.characters == GrammarLoop::kEndless ||
+         (node.characters < TokenTree::kMany && node.characters <= loop.characters);
 }
 
 std::uint64_t TokenMasks::nearness(const Item& item) const {
@@ -117,40 +172,20 @@ const TokenMasks::Fragment& TokenMasks::fragment(std::span<const Item> items) {
   const auto known = fragments_.find(key);
   if (known != fragments_.end()) return known->second;
   Fragment made = make_fragment(items);
-  fragment_bytes_ += key.size() * sizeof(key[0]) + made.allowed.size() * 4 +
-                     made.rests.memory_bytes() + sizeof(Fragment);
+  fragment_bytes_ += key.size() * sizeof(key[0]) + made.allowed.memory_bytes() +
+                     made.exits.size() * sizeof(made.exits[0]) + kEntry;
   return fragments_.emplace(std::move(key), std::move(made)).first->second;
 }
 
 TokenMasks::Fragment TokenMasks::make_fragment(std::span<const Item> items) {
   Fragment out;
-  out.allowed.resize(trie_->words());
-  std::vector<TokenTree::Entry> rests;
-  path_[0] = machine_.fragment(items);
-  const TokenTree& tree = trie_->tree();
-  for (std::uint32_t i = 1; i < tree.nodes().size();) {
-    const TokenTree::Node& node = tree.nodes()[i];
-    const StateId state = machine_.step(path_[node.depth - 1U], node.byte);
-    if (state == GrammarMachine::kDead) {
-      i = node.end;
-      continue;
-    }
-    path_[node.depth] = state;
-    if (machine_.escapes(state)) {
-      const auto under = tree.tokens_under(i);
-      if (rests.size() + under.size() > kMaxRests) {
-        Fragment tried;
-        tried.is_whole = false;
-        return tried;
-      }
-      for (const TokenId id : under) rests.push_back({trie_->text(id).substr(node.depth), id});
-    }
-    if (!machine_.items(state).empty()) {
-      for (const TokenId id : tree.tokens(node)) set(out.allowed, id);
-    }
-    ++i;
+  std::fill(scratch_.begin(), scratch_.end(), 0);
+  out.is_whole = walk(0, machine_.fragment(items), scratch_, &out.exits);
+  if (out.is_whole) {
+    out.allowed = TokenSet(scratch_);
+  } else {
+    out.exits = {};
   }
-  out.rests = TokenTree(std::move(rests));
   return out;
 }
 

@@ -1,6 +1,7 @@
 // Which tokens may come in a state of a grammar. Most tokens end within the rule that they begin
-// in, whoever called it: these are found once for a rule's place (a fragment) and kept. The others
-// are kept by what they have left when the rule ends, and only that is tried with the real stack.
+// in, whoever called it: these are found once for a rule's place (a fragment) and kept. Of the
+// others a fragment keeps where in the tree of the vocabulary the rule ends, and only from there on
+// they are tried with the real stack.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "text/grammar_loop.hpp"
 #include "text/grammar_machine.hpp"
+#include "text/token_set.hpp"
 #include "text/token_trie.hpp"
 
 namespace orrery::text {
@@ -32,25 +35,34 @@ class TokenMasks {
  private:
   using Item = GrammarMachine::Item;
   struct Fragment {
-    std::vector<std::uint32_t> allowed;  // within the rule
-    TokenTree rests;                     // of tokens that go on behind its end, maybe with nothing
-    bool is_whole = true;                // false: too many go on; try every token each time
+    TokenSet allowed;                  // within the rule
+    std::vector<std::uint32_t> exits;  // nodes of the tree where the rule may end
+    bool is_whole = true;              // false: it may end nearly anywhere; walk the tree each time
   };
   // Nodes, and how near the counters are to their bounds as far as one token can tell.
   using Key = std::vector<std::pair<NodeId, std::uint64_t>>;
 
+  void add_group(std::span<const Item> items, std::span<std::uint32_t> out);
   const Fragment& fragment(std::span<const Item> items);
   Fragment make_fragment(std::span<const Item> items);
   std::uint64_t nearness(const Item& item) const;
-  // Sets the bits of the tokens of `tree` whose bytes can follow in `from`.
-  void walk(const TokenTree& tree, StateId from, std::span<std::uint32_t> out);
+  // Of the state that `byte` leads to from `before`.
+  const GrammarLoop& loop(StateId state, StateId before, std::uint8_t byte);
+  bool is_within(const TokenTree::Node& node, const GrammarLoop& loop) const;
+  // Sets the bits of the tokens under node `top` whose bytes behind it can follow in `from`. With
+  // `exits`, where a rule may end is noted there; false if that is too often.
+  bool walk(std::uint32_t top, StateId from, std::span<std::uint32_t> out,
+            std::vector<std::uint32_t>* exits);
 
   std::shared_ptr<const TokenTrie> trie_;
   GrammarMachine machine_;
   std::map<Key, Fragment> fragments_;
-  std::vector<StateId> path_;  // of a walk, by depth
-  std::unordered_map<StateId, std::vector<std::uint32_t>> masks_;
+  std::unordered_map<StateId, GrammarLoop> loops_;
+  std::vector<StateId> path_;           // of a walk, by depth
+  std::vector<std::uint32_t> scratch_;  // (trie.words())
+  std::unordered_map<StateId, TokenSet> masks_;
   std::size_t fragment_bytes_ = 0;
+  std::size_t mask_bytes_ = 0;
 };
 
 }  // namespace orrery::text

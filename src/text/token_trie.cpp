@@ -10,10 +10,12 @@ namespace orrery::text {
 TokenTree::TokenTree(std::vector<Entry> entries) {
   std::erase_if(entries, [](const Entry& entry) { return entry.text.size() > kMaxDepth; });
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return a.text != b.text ? a.text < b.text : a.id < b.id;
+    const int order = a.text.compare(b.text);
+    return order != 0 ? order < 0 : a.id < b.id;
   });
   nodes_.push_back({});
   std::vector<std::uint32_t> path = {0};  // nodes from the root to the last text
+  std::vector<TextClasses> behind(kMaxDepth + 1);
   std::string_view last;
   const auto close = [&](std::size_t depth) {
     while (path.size() > depth + 1) {
@@ -32,25 +34,29 @@ TokenTree::TokenTree(std::vector<Entry> entries) {
                         .depth = static_cast<std::uint16_t>(i + 1),
                         .byte = static_cast<std::uint8_t>(entry.text[i])});
     }
-    ++nodes_[path.back()].count;
+    classify(entry.text, behind);
+    for (std::size_t i = 0; i < path.size(); ++i) {
+      Node& node = nodes_[path[i]];
+      node.classes |= behind[i].classes;
+      node.characters = static_cast<std::uint8_t>(
+          std::clamp<std::uint32_t>(behind[i].characters, node.characters, kMany));
+    }
     tokens_.push_back(entry.id);
     last = entry.text;
   }
   close(0);
   nodes_[0].end = static_cast<std::uint32_t>(nodes_.size());
-}
-
-std::span<const TokenId> TokenTree::tokens_under(std::uint32_t node) const {
-  const std::uint32_t end = nodes_[node].end;
-  const std::size_t last = end < nodes_.size() ? nodes_[end].first : tokens_.size();
-  return std::span(tokens_).subspan(nodes_[node].first, last - nodes_[node].first);
+  nodes_.push_back({.first = static_cast<std::uint32_t>(tokens_.size())});
 }
 
 TokenTrie::TokenTrie(std::shared_ptr<const Tokenizer> owner)
     : tokenizer_(std::move(owner)),
-      texts_(static_cast<std::size_t>(std::max(0, tokenizer_->vocab_size()))),
-      ends_(tokenizer_->special().end_of_generation) {
+      ends_(tokenizer_->special().end_of_generation),
+      tree_(TokenTree(entries())) {}
+
+std::vector<TokenTree::Entry> TokenTrie::entries() {
   const Tokenizer& tokenizer = *tokenizer_;
+  texts_.resize(static_cast<std::size_t>(std::max(0, tokenizer.vocab_size())));
   std::sort(ends_.begin(), ends_.end());
   std::erase_if(ends_, [&](TokenId id) { return id < 0 || id >= tokenizer.vocab_size(); });
   std::vector<std::pair<std::size_t, TokenId>> specials;  // where their bytes begin
@@ -69,14 +75,14 @@ TokenTrie::TokenTrie(std::shared_ptr<const Tokenizer> owner)
     texts_[static_cast<std::size_t>(specials[i].second)] =
         std::string_view(special_).substr(specials[i].first, end - specials[i].first);
   }
-  std::vector<TokenTree::Entry> entries;
+  std::vector<TokenTree::Entry> out;
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     if (texts_[i].size() > TokenTree::kMaxDepth) texts_[i] = {};
     if (texts_[i].empty()) continue;
-    entries.push_back({texts_[i], static_cast<TokenId>(i)});
+    out.push_back({texts_[i], static_cast<TokenId>(i)});
     longest_ = std::max(longest_, texts_[i].size());
   }
-  tree_ = TokenTree(std::move(entries));
+  return out;
 }
 
 bool TokenTrie::is_end(TokenId id) const {

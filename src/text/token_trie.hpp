@@ -8,43 +8,47 @@
 #include <string_view>
 #include <vector>
 
+#include "text/byte_classes.hpp"
 #include "text/tokenizer.hpp"
 
 namespace orrery::text {
 
-// A tree over byte strings, laid out depth first: a subtree is a range.
+// A tree over byte strings, laid out depth first: a subtree is a range, and so are its tokens.
 class TokenTree {
  public:
   struct Node {
-    std::uint32_t end = 0;    // of the subtree
-    std::uint32_t first = 0;  // of tokens(), those that end here
-    std::uint32_t count = 0;
-    std::uint16_t depth = 0;  // bytes from the root
-    std::uint8_t byte = 0;
+    std::uint32_t end = 0;        // of the subtree
+    std::uint32_t first = 0;      // of tokens(): those that end here, then those further down
+    ByteClasses classes = 0;      // what stands behind this node in the subtree's texts
+    std::uint16_t depth = 0;      // bytes from the root
+    std::uint8_t byte = 0;        // that leads here
+    std::uint8_t characters = 0;  // behind this node, in the longest text, at most kMany
   };
   struct Entry {
     std::string_view text;
     TokenId id = kNoToken;
   };
   static constexpr std::size_t kMaxDepth = 1024;
+  static constexpr std::uint8_t kMany = 255;  // characters, or more
 
   // Node 0 is the root. Texts of more than kMaxDepth bytes are left out.
-  TokenTree() : nodes_(1, Node{.end = 1}) {}
   explicit TokenTree(std::vector<Entry> entries);
 
-  const std::vector<Node>& nodes() const { return nodes_; }
-  std::span<const TokenId> tokens(const Node& node) const {
-    return std::span(tokens_).subspan(node.first, node.count);
-  }
-  // Those of a whole subtree: they lie beside each other too.
-  std::span<const TokenId> tokens_under(std::uint32_t node) const;
-  bool empty() const { return tokens_.empty(); }
-  std::size_t memory_bytes() const {
-    return nodes_.size() * sizeof(Node) + tokens_.size() * sizeof(TokenId);
+  // Without the mark behind the last one.
+  std::span<const Node> nodes() const { return std::span(nodes_).first(nodes_.size() - 1); }
+  // Those that end at a node.
+  std::span<const TokenId> tokens(std::uint32_t node) const { return range(node, node + 1); }
+  // Those of a whole subtree.
+  std::span<const TokenId> tokens_under(std::uint32_t node) const {
+    return range(node, nodes_[node].end);
   }
 
  private:
-  std::vector<Node> nodes_;
+  std::span<const TokenId> range(std::uint32_t from, std::uint32_t to) const {
+    return std::span(tokens_).subspan(nodes_[from].first, nodes_[to].first - nodes_[from].first);
+  }
+
+  std::vector<Node> nodes_;  // and one behind them
   std::vector<TokenId> tokens_;
 };
 
@@ -63,12 +67,14 @@ class TokenTrie {
   std::size_t longest() const { return longest_; }  // bytes
 
  private:
+  std::vector<TokenTree::Entry> entries();
+
   std::shared_ptr<const Tokenizer> tokenizer_;  // owns the texts of the others
   std::string special_;                         // the bytes of all special tokens
   std::vector<std::string_view> texts_;
   std::vector<TokenId> ends_;  // ascending
-  TokenTree tree_;
   std::size_t longest_ = 0;
+  TokenTree tree_;
 };
 
 }  // namespace orrery::text

@@ -1,7 +1,11 @@
 #include "text/tool_call_reader.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "text/marks.hpp"
 
 namespace orrery::text {
 namespace {
@@ -9,10 +13,6 @@ namespace {
 using State = JsonScan::State;
 
 constexpr std::size_t kMaxName = 256;
-
-bool is_blank(char c) {
-  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
 
 bool are_arguments(const std::string& key) {
   return key == "arguments" || key == "parameters";
@@ -26,9 +26,11 @@ std::string unquoted(const std::string& json) {
 
 }  // namespace
 
-void ToolCallReader::begin_named(std::string name, std::vector<ReplyPart>& out) {
+void ToolCallReader::begin_named(std::string name, std::unique_ptr<ArgumentReader> arguments,
+                                 std::vector<ReplyPart>& out) {
   is_named_ = true;
   name_ = std::move(name);
+  reader_ = std::move(arguments);
   begin(out);
 }
 
@@ -44,10 +46,16 @@ void ToolCallReader::flush(std::vector<ReplyPart>& out) {
 }
 
 ToolCallReader::Result ToolCallReader::push_named(char c, std::vector<ReplyPart>& out) {
-  if (scan_.depth() == 0 && is_blank(c)) return Result::more;
-  if ((scan_.depth() == 0 && c != '{') || !scan_.push(c)) return Result::bad;
-  piece_ += c;
-  if (!scan_.is_done()) return Result::more;
+  if (reader_) {
+    const ArgumentReader::Result result = reader_->push(c, piece_);
+    if (result == ArgumentReader::Result::bad) return Result::bad;
+    if (result == ArgumentReader::Result::more) return Result::more;
+  } else {
+    if (scan_.depth() == 0 && is_blank(c)) return Result::more;
+    if ((scan_.depth() == 0 && c != '{') || !scan_.push(c)) return Result::bad;
+    piece_ += c;
+    if (!scan_.is_done()) return Result::more;
+  }
   flush(out);
   out.push_back({ReplyPart::Kind::tool_end, {}, tool_});
   return Result::done;
@@ -64,7 +72,9 @@ ToolCallReader::Result ToolCallReader::push(char c, std::vector<ReplyPart>& out)
   }
   if (depth == 1 && before == State::value && !is_blank(c)) {
     value_begin_ = raw_.size();
-    if (are_arguments(key_) && c == '{' && !name_.empty() && !has_begun_) {
+    const bool is_name = keys_ == Keys::name && name_.empty() && key_.size() <= kMaxName;
+    if (is_name) name_ = unquoted('"' + key_ + '"');
+    if ((is_name || are_arguments(key_)) && c == '{' && !name_.empty() && !has_begun_) {
       begin(out);
       is_streaming_ = true;
     }
@@ -82,14 +92,16 @@ ToolCallReader::Result ToolCallReader::push(char c, std::vector<ReplyPart>& out)
 
 bool ToolCallReader::end_key() {
   key_ = raw_.substr(key_begin_, raw_.size() - 1 - key_begin_);
-  return !is_strict_ || key_ == "name" || key_ == "type" || key_ == "id" || are_arguments(key_);
+  constexpr std::string_view kOthers[] = {"name", "type", "id", "tool_name", "tool_call_id"};
+  return keys_ != Keys::known || are_arguments(key_) ||
+         std::ranges::find(kOthers, key_) != std::end(kOthers);
 }
 
 void ToolCallReader::end_value() {
   const std::string value = raw_.substr(value_begin_);
   if (is_streaming_) {
     is_streaming_ = false;
-  } else if (key_ == "name" && name_.empty()) {
+  } else if ((key_ == "name" || key_ == "tool_name") && name_.empty()) {
     name_ = unquoted(value);
   } else if (are_arguments(key_)) {
     arguments_ = value;

@@ -1,12 +1,14 @@
 // Reads one call {"name": ..., "arguments": {...}} as it comes.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "text/json_scan.hpp"
 #include "text/reply.hpp"
+#include "text/tool_arguments.hpp"
 
 namespace orrery::text {
 
@@ -14,10 +16,17 @@ class ToolCallReader {
  public:
   enum class Result : std::uint8_t { more, done, bad };
 
-  // `tool` is the call's number. A strict reader gives up at the first key that calls do not have.
-  ToolCallReader(std::uint32_t tool, bool is_strict) : tool_(tool), is_strict_(is_strict) {}
-  // The name is known already and all that comes is the arguments; tool_begin goes out.
-  void begin_named(std::string name, std::vector<ReplyPart>& out);
+  enum class Keys : std::uint8_t {
+    any,
+    known,  // gives up at the first that calls do not have
+    name,   // {"the name": {...}}
+  };
+  // `tool` is the call's number.
+  ToolCallReader(std::uint32_t tool, Keys keys) : tool_(tool), keys_(keys) {}
+  // The name is known already and all that comes is the arguments, as JSON where `arguments` is
+  // null; tool_begin goes out.
+  void begin_named(std::string name, std::unique_ptr<ArgumentReader> arguments,
+                   std::vector<ReplyPart>& out);
 
   Result push(char c, std::vector<ReplyPart>& out);
   // Gives out the arguments that have come so far.
@@ -32,7 +41,8 @@ class ToolCallReader {
   Result push_named(char c, std::vector<ReplyPart>& out);
 
   std::uint32_t tool_;
-  bool is_strict_;
+  Keys keys_;
+  std::unique_ptr<ArgumentReader> reader_;
   JsonScan scan_;
   std::string raw_;
   std::size_t key_begin_ = 0, value_begin_ = 0;

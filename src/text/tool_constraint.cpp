@@ -6,6 +6,8 @@
 #include "text/grammar_program.hpp"
 #include "text/json_schema.hpp"
 #include "text/json_text.hpp"
+#include "text/tool_argument_rules.hpp"
+#include "text/tool_marks.hpp"
 
 namespace orrery::text {
 namespace {
@@ -72,69 +74,73 @@ Status try_schema(const Json& schema) {
 class ToolCompiler {
  public:
   ToolCompiler(GrammarRules& rules, const Tokenizer& tokenizer, const ToolFormat& format)
-      : rules_(rules), json_(rules), tokenizer_(tokenizer), format_(format) {}
+      : rules_(rules), json_(rules), marks_(rules, tokenizer, format), format_(format) {}
 
   Result<RuleId> run(const std::vector<Tool>& tools, const std::vector<bool>& holds,
                      const ToolRules& options) {
     std::vector<ExprId> calls;
     for (std::size_t i = 0; i < tools.size(); ++i) {
-      ExprId arguments = json_.object();
-      if (holds[i]) {
-        ORRERY_TRY(arguments, schema_value(tools[i].parameters, json_));
-      }
-      calls.push_back(call(tools[i].name, arguments));
+      ORRERY_TRY(const ExprId inner, arguments(tools[i], holds[i]));
+      calls.push_back(call(tools[i].name, inner));
     }
-    const ExprId behind = behind_open(rules_.rule("call", rules_.choice(calls)), options.parallel);
+    const ExprId one = rules_.rule("call", rules_.choice(calls));
+    const bool is_required = options.choice == ToolRules::Choice::required;
     const RuleId root = rules_.declare("reply");
-    rules_.define(root, options.choice == ToolRules::Choice::required ? required(behind, options)
-                                                                      : automatic(behind, options));
+    if (format_.shape == Shape::harmony) {
+      rules_.define(root, harmony(one, is_required));
+      return root;
+    }
+    const ExprId behind = behind_open(one, options.parallel);
+    rules_.define(root, is_required ? required(behind, options) : automatic(behind));
     return root;
   }
 
  private:
   using Shape = ToolFormat::Shape;
 
-  // Marks may be special tokens, or several beside each other.
-  ExprId mark(std::string_view text) {
-    std::vector<ExprId> parts;
-    while (!text.empty()) {
-      std::size_t length = text.size();
-      while (length > 0 && !is_special(text.substr(0, length))) --length;
-      if (length > 0) {
-        parts.push_back(rules_.special(text.substr(0, length)));
-        text.remove_prefix(length);
-        continue;
-      }
-      std::size_t plain = 1;  // up to where the next special one begins
-      while (plain < text.size() && !begins_special(text.substr(plain))) ++plain;
-      parts.push_back(rules_.literal(text.substr(0, plain)));
-      text.remove_prefix(plain);
-    }
-    return rules_.sequence(parts);
+  ExprId mark(std::string_view text) { return marks_.mark(text); }
+
+  bool has_name_first() const {
+    return format_.shape != Shape::object && format_.shape != Shape::list;
   }
 
-  bool is_special(std::string_view text) const {
-    const TokenId id = tokenizer_.find(text);
-    return id != kNoToken && tokenizer_.is_special(id);
-  }
-
-  bool begins_special(std::string_view text) const {
-    for (std::size_t n = 3; n <= text.size(); ++n) {
-      if (is_special(text.substr(0, n))) return true;
+  Result<ExprId> arguments(const Tool& tool, bool holds) {
+    if (format_.shape == Shape::tagged || format_.shape == Shape::quoted) {
+      return argument_rules(format_, tool.parameters, holds, json_, marks_);
     }
-    return false;
+    return holds ? schema_value(tool.parameters, json_) : json_.object();
   }
 
   ExprId call(const std::string& name, ExprId arguments) {
-    if (format_.shape == Shape::named) {
-      return rules_.sequence({rules_.literal(name), mark(format_.separator), arguments});
+    if (format_.shape == Shape::harmony) return harmony_call(name, arguments);
+    if (has_name_first()) {
+      const ExprId number = rules_.sequence({mark(format_.id_open), id()});
+      return rules_.sequence({mark(format_.name_open), rules_.literal(name),
+                              format_.id_open.empty() ? rules_.empty() : rules_.optional(number),
+                              mark(format_.separator), arguments});
     }
-    const auto key = [&](const std::string& text) {
-      return rules_.sequence({rules_.literal('"' + text + '"'), json_.space(), json_.mark(":")});
-    };
-    return rules_.sequence({json_.mark("{"), key("name"), rules_.literal('"' + name + '"'),
-                            json_.space(), json_.mark(","), key(format_.arguments_key), arguments,
-                            json_.space(), rules_.literal("}")});
+    const ExprId end = rules_.literal("}");
+    if (format_.name_key.empty()) {
+      return rules_.sequence({json_.mark("{"), key(name), arguments, json_.space(), end});
+    }
+    const bool has_id = !format_.id_key.empty();
+    const ExprId known_id =
+        rules_.sequence({key(format_.id_key), rules_.literal("\""), id(), rules_.literal("\"")});
+    const ExprId before = rules_.sequence({known_id, json_.space(), json_.mark(",")});
+    const ExprId behind = rules_.sequence({json_.mark(","), known_id, json_.space()});
+    return rules_.sequence({json_.mark("{"), has_id ? rules_.optional(before) : rules_.empty(),
+                            key(format_.name_key), rules_.literal('"' + name + '"'), json_.space(),
+                            json_.mark(","), key(format_.arguments_key), arguments, json_.space(),
+                            has_id ? rules_.optional(behind) : rules_.empty(), end});
+  }
+
+  ExprId key(const std::string& text) {
+    return rules_.sequence({rules_.literal('"' + text + '"'), json_.space(), json_.mark(":")});
+  }
+
+  ExprId id() {
+    const CharSet letters = {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}};
+    return rules_.repeat(rules_.chars(letters), 1, 16);
   }
 
   // All that follows the first opening mark.
@@ -142,17 +148,28 @@ class ToolCompiler {
     const std::uint32_t most = parallel ? kUnbounded : 0;
     if (format_.shape == Shape::list) {
       const ExprId more = rules_.sequence({json_.space(), json_.mark(","), one});
-      return rules_.sequence(
-          {json_.mark("["), one, rules_.repeat(more, 0, most), json_.space(), rules_.literal("]")});
+      return rules_.sequence({json_.space(), json_.mark("["), one, rules_.repeat(more, 0, most),
+                              json_.space(), rules_.literal("]"), closing(json_.space())});
     }
-    const bool is_tight = format_.shape == Shape::named;
-    const ExprId space = is_tight ? rules_.empty() : json_.space();
-    const ExprId whole = rules_.sequence({space, one, space, mark(format_.close)});
+    const bool is_loose = format_.shape == Shape::object || format_.shape == Shape::tagged;
+    const ExprId space = is_loose ? json_.space() : rules_.empty();
+    if (format_.is_block) {
+      const ExprId more = rules_.repeat(rules_.sequence({space, one}), 0, most);
+      return rules_.sequence({space, one, more, closing(space)});
+    }
+    const ExprId whole = rules_.sequence({space, one, closing(space)});
     if (format_.open.empty()) return whole;
     const ExprId more = rules_.sequence({json_.space(), mark(format_.open), whole});
     return rules_.sequence({whole, rules_.repeat(more, 0, most)});
   }
 
+  // Without a closing mark a call ends with its last bracket.
+  ExprId closing(ExprId space) {
+    if (format_.close.empty()) return rules_.empty();
+    return rules_.sequence({space, mark(format_.close)});
+  }
+
+  // A block around calls that each have marks of their own.
   ExprId decorated(ExprId calls) {
     if (format_.shape != Shape::named || format_.decoration.size() != 2) return calls;
     return rules_.sequence({rules_.optional(mark(format_.decoration[0])), calls,
@@ -163,89 +180,65 @@ class ToolCompiler {
     const ExprId calls = decorated(rules_.sequence({mark(format_.open), behind}));
     if (format_.reasoning_close.empty()) return calls;
     const ExprId reasoned =
-        text_until(format_.reasoning_close, rules_.sequence({json_.space(), calls}), false);
+        marks_.text_until(format_.reasoning_close, rules_.sequence({json_.space(), calls}), false);
     if (options.starts_in_reasoning) return reasoned;
     return rules_.choice({calls, rules_.sequence({mark(format_.reasoning_open), reasoned})});
   }
 
   // Without an opening mark a call is known by its brace alone.
-  ExprId automatic(ExprId behind, const ToolRules&) {
-    if (!format_.open.empty()) return text_until(format_.open, behind, true);
+  ExprId automatic(ExprId behind) {
+    if (!format_.open.empty()) return marks_.text_until(format_.open, behind, true);
     const ExprId other = rules_.choice({rules_.byte(0, '{' - 1), rules_.byte('{' + 1, 0xFE)});
     const ExprId any = rules_.repeat(rules_.byte(0, 0xFE), 0, kUnbounded);
     return rules_.choice({rules_.empty(), behind, rules_.sequence({other, any})});
   }
 
-  // Any text up to the first `stop`, and then what has to follow; or to the end, if it may end
-  // without. Special tokens of the format may stand in it.
-  ExprId text_until(const std::string& stop, ExprId then, bool may_end) {
-    if (is_special(stop)) {
-      const ExprId any = rules_.repeat(free_token(stop), 0, kUnbounded);
-      const ExprId rest = rules_.sequence({rules_.special(stop), then});
-      return rules_.sequence({any, may_end ? rules_.optional(rest) : rest});
-    }
-    // One rule for each number of bytes of `stop` that the text ends with.
-    std::vector<RuleId> states;
-    for (std::size_t i = 0; i < stop.size(); ++i) states.push_back(rules_.declare("text"));
-    const auto after = [&](std::size_t matched, char byte) {
-      std::string tail = stop.substr(0, matched) + byte;
-      while (!tail.empty() && !stop.starts_with(tail)) tail.erase(0, 1);
-      return tail.size();
-    };
-    for (std::size_t i = 0; i < stop.size(); ++i) {
-      std::string known = stop;
-      std::sort(known.begin(), known.end(), [](char a, char b) {
-        return static_cast<std::uint8_t>(a) < static_cast<std::uint8_t>(b);
-      });
-      known.erase(std::unique(known.begin(), known.end()), known.end());
-      std::vector<ExprId> choices;
-      if (may_end) choices.push_back(rules_.empty());
-      int next = 0;
-      for (const char c : known) {
-        const int byte = static_cast<std::uint8_t>(c);
-        if (byte > next) choices.push_back(plain(next, byte - 1, states[0]));
-        next = byte + 1;
-        const std::size_t to = after(i, c);
-        const ExprId rest = to == stop.size() ? then : rules_.call(states[to]);
-        choices.push_back(rules_.sequence({rules_.literal(std::string_view(&c, 1)), rest}));
-      }
-      if (next < 0xFF) choices.push_back(plain(next, 0xFE, states[0]));
-      for (const std::string& text : format_specials(stop)) {
-        choices.push_back(rules_.sequence({rules_.special(text), rules_.call(states[0])}));
-      }
-      rules_.define(states[i], rules_.choice(choices));
-    }
-    return rules_.call(states[0]);
-  }
-
-  ExprId plain(int first, int last, RuleId then) {
+  ExprId harmony_call(const std::string& name, ExprId arguments) {
+    const std::string to = " to=functions." + name;
     return rules_.sequence(
-        {rules_.byte(static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(last)),
-         rules_.call(then)});
+        {rules_.choice({mark(to + "<|channel|>commentary json<|message|>"),
+                        mark("<|channel|>commentary" + to + " <|constrain|>json<|message|>")}),
+         arguments});
   }
 
-  std::vector<std::string> format_specials(const std::string& but) const {
-    std::vector<std::string> out;
-    for (const std::string& text : {format_.reasoning_open, format_.reasoning_close}) {
-      if (!text.empty() && text != but && is_special(text)) out.push_back(text);
-    }
-    for (const std::string& text : format_.decoration) {
-      if (is_special(text)) out.push_back(text);
-    }
-    return out;
-  }
-
-  ExprId free_token(const std::string& but) {
-    std::vector<ExprId> choices = {rules_.byte(0, 0xFE)};
-    for (const std::string& text : format_specials(but)) choices.push_back(rules_.special(text));
-    return rules_.choice(choices);
+  // Thoughts and remarks, each a message of its own, and then the call or the answer.
+  ExprId harmony(ExprId call, bool is_required) {
+    const ExprId next = mark("<|start|>assistant");
+    const auto message = [&](const char* channel) {
+      return rules_.sequence({mark(std::string("<|channel|>") + channel + "<|message|>"),
+                              marks_.text_until("<|end|>", next, false)});
+    };
+    const ExprId before = rules_.choice({message("analysis"), message("commentary")});
+    const ExprId text = rules_.repeat(rules_.byte(0, 0xFE), 0, kUnbounded);
+    const ExprId answer = rules_.sequence({mark("<|channel|>final<|message|>"), text});
+    return rules_.sequence(
+        {rules_.repeat(before, 0, kUnbounded), is_required ? call : rules_.choice({call, answer})});
   }
 
   GrammarRules& rules_;
   JsonText json_;
-  const Tokenizer& tokenizer_;
+  MarkRules marks_;
   const ToolFormat& format_;
 };
+
+// What the rules depend on, beside the tools.
+std::string format_key(const ToolFormat& format, const ToolRules& rules) {
+  const ToolFormat::Tags& tags = format.tags;
+  std::string key = "tools:";
+  for (const std::string& text :
+       {format.open, format.close, format.name_key, format.arguments_key, format.name_open,
+        format.id_key, format.id_open, format.separator, tags.key_open, tags.key_close,
+        tags.value_open, tags.value_close, tags.end, format.quote, format.reasoning_open,
+        format.reasoning_close}) {
+    key += text + '\n';
+  }
+  key += std::to_string(static_cast<int>(format.shape));
+  for (const bool flag : {format.is_block, tags.is_typed, tags.on_lines, rules.parallel,
+                          rules.starts_in_reasoning, rules.choice == ToolRules::Choice::required}) {
+    key += flag ? 'y' : 'n';
+  }
+  return key;
+}
 
 }  // namespace
 
@@ -254,11 +247,7 @@ Result<ToolConstraint> tool_constraint(Grammars& grammars, const ToolFormat& for
   ORRERY_TRY(const std::vector<Tool> known, read_tools(tools, rules.only));
   ToolConstraint out;
   std::vector<bool> holds;
-  std::string key = "tools:" + format.open + '\n' + format.separator + '\n' + format.close + '\n' +
-                    format.arguments_key + '\n' + format.reasoning_close +
-                    std::to_string(static_cast<int>(format.shape)) +
-                    std::to_string(static_cast<int>(rules.choice)) + (rules.parallel ? "p" : "s") +
-                    (rules.starts_in_reasoning ? "r" : "n");
+  std::string key = format_key(format, rules);
   for (const Tool& tool : known) {
     const bool has_schema = !tool.parameters.is_null();
     const Status tried = has_schema ? try_schema(tool.parameters) : Status{};

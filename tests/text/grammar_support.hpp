@@ -18,16 +18,10 @@ namespace orrery::text::test {
 // All bytes, longer pieces that cross what grammars tell apart, specials, an end.
 class PieceTokenizer final : public Tokenizer {
  public:
-  PieceTokenizer() {
+  PieceTokenizer() : PieceTokenizer(kPieces) {}
+  explicit PieceTokenizer(const std::vector<std::string>& pieces) {
     for (int byte = 0; byte < 256; ++byte) pieces_.push_back(std::string(1, char(byte)));
-    for (const char* piece :
-         {"ab",       "abc",   "aa",    "aaaa",        "aaaaaaaa", "\":",  "\",",    "\": \"",
-          "\"}",      "{\"",   "}}",    "},",          " {",       " [",   "]]",     "true",
-          "false",    "null",  "name",  "\"a\"",       "00",       "123",  "1.",     ", \"",
-          "\xC3\xA9", "\xC3",  "\xA9t", "\xF0\x9F",    "\x98\x80", "tool", "<tool",  "_call>",
-          "\n  ",     "\\u00", "\\\"",  "hello world", "2024-",    "a\",", "\":{\"", "e\": "}) {
-      pieces_.push_back(piece);
-    }
+    pieces_.insert(pieces_.end(), pieces.begin(), pieces.end());
     first_special_ = static_cast<TokenId>(pieces_.size());
     for (const char* special : {"<s>", "[CALLS]", "</s>", "<|eot|>"}) pieces_.push_back(special);
     special_.eos = first_special_ + 2;
@@ -66,6 +60,13 @@ class PieceTokenizer final : public Tokenizer {
   std::string_view model_name() const override { return "pieces"; }
 
  private:
+  inline static const std::vector<std::string> kPieces = {
+      "ab",       "abc",   "aa",    "aaaa",        "aaaaaaaa", "\":",  "\",",    "\": \"",
+      "\"}",      "{\"",   "}}",    "},",          " {",       " [",   "]]",     "true",
+      "false",    "null",  "name",  "\"a\"",       "00",       "123",  "1.",     ", \"",
+      "\xC3\xA9", "\xC3",  "\xA9t", "\xF0\x9F",    "\x98\x80", "tool", "<tool",  "_call>",
+      "\n  ",     "\\u00", "\\\"",  "hello world", "2024-",    "a\",", "\":{\"", "e\": "};
+
   std::vector<std::string> pieces_;
   SpecialTokens special_;
   TokenId first_special_ = 0;

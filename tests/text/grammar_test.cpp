@@ -57,6 +57,12 @@ TEST(Gbnf, RepetitionsAreCounted) {
   EXPECT_FALSE(gbnf_accepts("root ::= (\"a\"{2,3} \"b\"){2}", "aab"));
 }
 
+TEST(Gbnf, WhatStandsBehindACountIsNoBeginning) {
+  EXPECT_TRUE(gbnf_accepts("root ::= [bc]{2,4} root | \"a\"", "bcbcba"));
+  EXPECT_FALSE(gbnf_accepts("root ::= [bc]{2,4} root | \"a\"", "ba"));
+  EXPECT_NE(gbnf_error("root ::= [bc]{0,4} root | \"a\""), "");
+}
+
 TEST(Gbnf, ATokenMayCrossManyCounts) {
   const std::string many(1000, 'a');
   EXPECT_TRUE(gbnf_accepts("root ::= \"a\"{1000}", many));

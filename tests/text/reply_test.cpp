@@ -49,7 +49,7 @@ ToolFormat format_of(const char* name) {
   return find_tool_format(source);
 }
 
-constexpr ReplyOptions kTools = {.tools = true};
+const ReplyOptions kTools = {.tools = true};
 
 TEST(Reply, HermesAndQwen) {
   const ToolFormat format = format_of("Qwen-Qwen3-0.6B");
@@ -66,6 +66,7 @@ TEST(Reply, HermesAndQwen) {
   check(format, kTools, "<think>\nhm\n</think>\n\nYes", "think|hmcontent|Yes");
   check(format, {.tools = true, .starts_in_reasoning = true}, "hm </th\n</think>\nYes",
         "think|hm </thcontent|Yes");
+  check(format, kTools, "So <think>hm</think>Yes", "content|So <think>hm</think>Yes");
   check(format, {.reasoning = false}, "<think>hm</think>Yes", "content|<think>hm</think>Yes");
 }
 

@@ -1,0 +1,166 @@
+// Masks against what they stand for: every token of a vocabulary tried byte by byte.
+#include "text/token_mask.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "text/grammar_gbnf.hpp"
+#include "text/grammar_regex.hpp"
+#include "text/grammar_support.hpp"
+#include "text/json_schema.hpp"
+
+namespace orrery::text {
+namespace {
+
+// All bytes and thousands of pieces, so that the tree has large subtrees of each kind: words,
+// characters of two to four bytes, whole and cut, blanks, digits, punctuation.
+std::shared_ptr<const Tokenizer> wide_tokenizer() {
+  std::mt19937 random(5);
+  const std::vector<std::string> parts = {"a",
+                                          "b",
+                                          "c",
+                                          "x",
+                                          "e",
+                                          "E",
+                                          "1",
+                                          "2",
+                                          "0",
+                                          " ",
+                                          "  ",
+                                          "\"",
+                                          "\\",
+                                          "\n",
+                                          "{",
+                                          "}",
+                                          ",",
+                                          ":",
+                                          "-",
+                                          ".",
+                                          "<",
+                                          "\xC3\xA9",
+                                          "_",
+                                          "\t",
+                                          "\x7F",
+                                          "/",
+                                          "\xC3",
+                                          "n",
+                                          "\xA9",
+                                          "[",
+                                          "]",
+                                          "\xE4\xB8\xAD",
+                                          "u0",
+                                          "\x01",
+                                          "(",
+                                          ")",
+                                          "\xF0\x9F\x98\x80",
+                                          "\xE4\xB8",
+                                          "\xED\x9F\xBF",
+                                          "\xEE\x80\x80"};
+  std::set<std::string> pieces;
+  for (int length = 2; length <= 12; ++length) {
+    for (int i = 0; i < 150; ++i) {
+      // Mostly words, as a vocabulary has them.
+      const std::size_t kinds = random() % 3 == 0 ? parts.size() : 4 + random() % 8;
+      std::string piece;
+      for (int k = 0; k < length; ++k) piece += parts[random() % kinds];
+      pieces.insert(piece);
+    }
+  }
+  pieces.insert(std::string(300, 'a'));
+  pieces.insert(std::string(260, ' '));
+  return std::make_shared<const test::PieceTokenizer>(
+      std::vector<std::string>(pieces.begin(), pieces.end()));
+}
+
+GrammarProgram compiled(char kind, std::string_view source) {
+  GrammarRules rules;
+  Result<RuleId> root = fail("E_TEST", "");
+  if (kind == 'g') root = parse_gbnf(source, rules);
+  if (kind == 's') root = schema_rules(Json::parse(source), rules);
+  if (kind == 'r') {
+    root = rules.declare("r");
+    rules.define(*root, parse_regex(source, rules, {}).value());
+  }
+  EXPECT_TRUE(root) << source;
+  return compile_rules(rules, *root).value();
+}
+
+struct Case {
+  char kind;
+  const char* source;
+};
+
+constexpr Case kCases[] = {
+    {'s', R"({"type":"object"})"},
+    {'s', R"({"type":"array","items":{"type":"string","minLength":4,"maxLength":9}})"},
+    {'s', R"({"type":"string","maxLength":270})"},
+    {'s', R"({"type":"string","minLength":305,"maxLength":310})"},
+    {'s', R"({"type":"string","minLength":3})"},
+    {'s', R"({"type":"object","properties":{"ab":{"type":"string","pattern":"^[a-c ]{2,7}$"},
+        "c":{"type":"number"}},"additionalProperties":{"type":"integer"}})"},
+    {'r', "[a-cx ]*"},
+    {'r', "[^b]{0,12}b"},
+    {'r', "([a-c]+ ){2,5}x"},
+    {'r', "([a-c]* ?){3,6}[x\\d]*"},
+    {'r', "(\\w{2,4}|[a-c]{1,9})+"},
+    {'r', ".{3,5}"},
+    {'r', "(a|aa|[ab]{3})*c"},
+    {'g', "root ::= word (\" \" word)*\nword ::= [a-cx]+ | \"(\" root \")\""},
+    {'g', "root ::= [a-c]{2,6} tail | [a-x]{4} \"1\"\ntail ::= [ a-c]* \"\\n\""},
+    {'g', "root ::= .* \"<\" [^<]*"},
+    {'g', "root ::= (\"a\"? [bc]{0,3}){4} \"x\""},
+    {'g', "root ::= pair{1,3}\npair ::= [ab]{2,8} | \"a\" pair"}};
+
+TEST(TokenMask, IsWhatTheTokensAre) {
+  const auto tokenizer = wide_tokenizer();
+  const auto trie = std::make_shared<const TokenTrie>(tokenizer);
+  std::mt19937 random(11);
+  for (const Case& test : kCases) {
+    const auto program = std::make_shared<const GrammarProgram>(compiled(test.kind, test.source));
+    TokenMasks masks(program, trie);
+    TokenMasks plain(program, trie);  // asked for single tokens only
+    std::vector<std::uint32_t> mask(trie->words());
+    for (int walk = 0; walk < 3; ++walk) {
+      StateId state = masks.machine().start();
+      StateId other = plain.machine().start();
+      for (int n = 0; n < 8 && state != GrammarMachine::kDead; ++n) {
+        masks.allowed(state, mask);
+        std::vector<TokenId> allowed;
+        for (TokenId id = 0; id < tokenizer->vocab_size(); ++id) {
+          if (trie->is_end(id)) continue;
+          const bool fits = plain.after(other, id) != GrammarMachine::kDead;
+          ASSERT_EQ(test::allows(mask, id), fits)
+              << test.source << ": " << testing::PrintToString(std::string(trie->text(id)))
+              << " after " << n << " tokens of walk " << walk;
+          if (fits) allowed.push_back(id);
+        }
+        if (allowed.empty()) break;
+        const TokenId next = allowed[random() % allowed.size()];
+        state = masks.after(state, next);
+        other = plain.after(other, next);
+      }
+    }
+  }
+}
+
+TEST(TokenMask, SubtreesKnowWhatTheirTextsHold) {
+  const auto trie = TokenTrie(wide_tokenizer());
+  const TokenTree& tree = trie.tree();
+  std::vector<TextClasses> behind(TokenTree::kMaxDepth + 1);
+  for (std::uint32_t node = 0; node < tree.nodes().size(); ++node) {
+    ByteClasses classes = 0;
+    std::uint32_t characters = 0;
+    for (const TokenId id : tree.tokens_under(node)) {
+      classify(trie.text(id), behind);
+      classes |= behind[tree.nodes()[node].depth].classes;
+      characters = std::max(characters, behind[tree.nodes()[node].depth].characters);
+    }
+    EXPECT_EQ(tree.nodes()[node].classes, classes);
+    EXPECT_EQ(tree.nodes()[node].characters, std::min(characters, 255U));
+  }
+}
+
+}  // namespace
+}  // namespace orrery::text
