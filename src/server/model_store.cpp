@@ -3,10 +3,12 @@
 namespace orrery::server {
 
 ModelFacts facts_of(const engine::Model& model) {
+  const bool writes = model.check_writes().has_value();
   return {.info = model.info(),
           .n_tokens = model.n_tokens(),
           .embedding_dim = model.hparams().embedding_dim(),
-          .writes = model.check_writes().has_value()};
+          .writes = writes,
+          .slots = writes ? model.options().max_sequences : 0};
 }
 
 std::uint64_t memory_of(const engine::ModelInfo& info) {

@@ -24,12 +24,13 @@ struct ModelSource {
   bool named = false;            // by the operator: loaded at the start, and stays
 };
 
-// What the lists of models tell. Of one that was never loaded the context and the memory are 0.
+// What the lists of models tell. Of one that was never loaded context, memory and slots are 0.
 struct ModelFacts {
   engine::ModelInfo info;
   std::int32_t n_tokens = 0;
   std::uint64_t embedding_dim = 0;
-  bool writes = false;  // or makes vectors alone
+  bool writes = false;      // or makes vectors alone
+  std::uint32_t slots = 0;  // sequences of its cache
 };
 ModelFacts facts_of(const engine::Model& model);
 

@@ -28,7 +28,7 @@ ApiStatus native_props(App& app, const CallPtr& call) {
   const engine::ModelInfo info = model.facts == nullptr ? engine::ModelInfo{} : model.facts->info;
   Json out = Json::object();
   out["default_generation_settings"]["n_ctx"] = info.context;
-  out["total_slots"] = model.scheduler == nullptr ? 0 : model.model->options().max_sequences;
+  out["total_slots"] = model.facts == nullptr ? 0 : model.facts->slots;
   out["model_alias"] = model.id;
   out["device"] = info.device;
   out["build_info"] = "orrery " + app.version;
