@@ -61,11 +61,11 @@ void print_start(const ServeSettings& settings, std::uint16_t port,
                          is_v6 ? "[" : "", settings.server.host, is_v6 ? "]" : "", port));
   for (const auto& model : models) {
     const engine::ModelInfo& info = model->model->info();
-    print_note(
-        fmt::format("model {}: {}, context {} tokens, weights {}, {} copied, cache up to {}, on {}",
-                    model->id, info.family, info.context, human_bytes(info.weight_bytes),
-                    human_bytes(info.copied_bytes + info.packed_bytes),
-                    human_bytes(info.cache_budget_bytes), info.device));
+    print_note(fmt::format(
+        "model {}: {}, context {} tokens, weights {}{}, {} copied, cache up to {}, on {}",
+        model->id, info.family, info.context, human_bytes(info.weight_bytes), packed_phrase(info),
+        human_bytes(info.copied_bytes + (info.packed_elsewhere ? 0 : info.packed_bytes)),
+        human_bytes(info.cache_budget_bytes), info.device));
   }
   std::string off;
   const auto add = [&off](bool is_off, std::string_view what) {
