@@ -37,8 +37,10 @@ Status bench_copies(const Options& options) {
   print_row("tables of names and tokens", files - info.weight_bytes,
             "at most: all of the files but the tensors");
   print_row("weights, used where they lie", 0, fmt::format("of {}", in_place));
-  print_row("weights, packed for small models", info.packed_bytes,
-            info.packed_bytes > 0 ? "--layout file leaves them where they lie" : "none");
+  print_row("weights, packed for small models", info.packed_elsewhere ? 0 : info.packed_bytes,
+            info.packed_bytes == 0  ? "none"
+            : info.packed_elsewhere ? info.packed_in
+                                    : "--layout file leaves them where they lie");
   print_row("weights, converted", info.copied_bytes, "types and layouts that no kernel reads");
   print_row("memory to operand", 0, "unpacked in registers and L1 while it computes");
   return {};

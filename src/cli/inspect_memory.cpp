@@ -1,4 +1,5 @@
-// orrery inspect memory: how the pages of a model's files lie, and what the kernel can do about it.
+// orrery inspect memory: how the pages of a model's files lie, what the kernel can do about it, and
+// what memory an opened model takes.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -7,7 +8,9 @@
 #include "base/topology.hpp"
 #include "cli/inspect.hpp"
 #include "cli/model_arg.hpp"
+#include "cli/open_model.hpp"
 #include "cli/terminal.hpp"
+#include "memory/arena.hpp"
 #include "storage/direct_read.hpp"
 #include "storage/ready_pages.hpp"
 
@@ -33,6 +36,10 @@ Status inspect_memory(const std::string& model) {
   ORRERY_TRY(const auto direct,
              storage::system_io().open_direct(checkpoint->files().front(), storage::kDirectDepth));
   print(fmt::format("--load direct would read by {}\n", direct->way()));
+  ORRERY_TRY(const auto opened, open_model(model, {}));
+  print(fmt::format("opened: weights {}{}, scratch {}\n", opened->info().load,
+                    packed_phrase(opened->info()), human_bytes(opened->info().scratch_bytes)));
+  print(memory::to_text(memory::Arena::process().use()));
   return {};
 }
 

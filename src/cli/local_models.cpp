@@ -42,11 +42,11 @@ std::string cache_folder() {
 
 std::string model_line(const std::string& id, const engine::ModelInfo& info, double seconds) {
   return fmt::format(
-      "model {}: {}, context {} tokens, weights {}, {} copied, cache up to {}, on "
+      "model {}: {}, context {} tokens, weights {}{}, {} copied, cache up to {}, on "
       "{}, loaded in {:.1f} s",
-      id, info.family, info.context, human_bytes(info.weight_bytes),
-      human_bytes(info.copied_bytes + info.packed_bytes), human_bytes(info.cache_budget_bytes),
-      info.device, seconds);
+      id, info.family, info.context, human_bytes(info.weight_bytes), packed_phrase(info),
+      human_bytes(info.copied_bytes + (info.packed_elsewhere ? 0 : info.packed_bytes)),
+      human_bytes(info.cache_budget_bytes), info.device, seconds);
 }
 
 // A path that is taken for as long as this lives.

@@ -5,7 +5,9 @@
 #include <string_view>
 
 #include "cli/model_arg.hpp"
+#include "cli/numbers.hpp"
 #include "cli/terminal.hpp"
+#include "memory/arena.hpp"
 
 namespace orrery::cli {
 namespace {
@@ -84,6 +86,22 @@ void add_load_option(Command command, OpenOptions& options) {
       },
       "how files come into memory: map (as they are), direct (read past the page cache) or auto "
       "(default: mapped, read ahead where they are cold, small pages mended)");
+  command.flag("--seal", options.seal,
+               "load directly into memory that nothing can write to any more, or fail");
+  command.flag("--pin", options.pin,
+               "keep weights, cache and scratch in memory, never swapped out");
+  command.option(
+      "--memory",
+      [&options](const std::string& text) -> Status {
+        ORRERY_TRY(options.memory, read_bytes("--memory", text));
+        return {};
+      },
+      "most bytes of weights and cache together (512M, 4G); what does not fit is refused before it "
+      "is read");
+}
+
+std::string packed_phrase(const engine::ModelInfo& info) {
+  return info.packed_bytes == 0 ? "" : fmt::format(", packed in a {}", info.packed_in);
 }
 
 Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
@@ -98,12 +116,25 @@ Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
   model_options.deterministic = options.deterministic;
   model_options.layout = options.layout;
   model_options.load = options.load;
+  model_options.memory_bytes = options.memory;
+  model_options.seal = options.seal;
   model_options.k_type = options.kv.k;
   model_options.v_type = options.kv.v;
   model_options.pooling = options.pooling;
   model_options.max_sequences = options.sequences;
   model_options.cache_budget_bytes = options.cache_bytes;
+  if (options.seal && options.load == storage::LoadMode::map) {
+    return fail(kUsageError, "--seal loads directly: it does not go with --load map");
+  }
+  memory::Arena& arena = memory::Arena::process();
+  if (options.pin) arena.set_pinning(true);
   ORRERY_TRY(auto model, engine::Model::open(path, model_options, storage::system_io()));
+  if (options.pin) {
+    for (const auto& weights : model->weight_spans()) arena.pin(weights);
+    std::string text = memory::to_text(arena.use());
+    text.pop_back();
+    print_note(text);
+  }
   for (const std::string& warning : model->warnings()) print_note("warning: " + printable(warning));
   return model;
 }

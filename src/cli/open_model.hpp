@@ -33,14 +33,21 @@ struct OpenOptions {
   KvTypes kv;
   engine::WeightLayout layout = engine::WeightLayout::automatic;
   storage::LoadMode load = storage::LoadMode::automatic;
+  std::uint64_t memory = 0;  // bytes of weights and cache; 0: no limit
+  bool seal = false;         // see ModelOptions
+  bool pin = false;          // weights, cache and scratch stay in memory
   std::optional<plan::PoolKind> pooling = {};
 };
 
-// --threads, --ctx, --kv-type, --layout, --deterministic; --load apart, for those that choose.
+// --threads, --ctx, --kv-type, --layout, --deterministic; --load, --seal, --pin and
+// --memory apart, for those that choose.
 void add_open_options(Command command, OpenOptions& options);
 void add_load_option(Command command, OpenOptions& options);
 
-// Locates and opens; warnings of the files go to stderr.
+// ", packed in a sealed memory file"; empty for weights that are not.
+std::string packed_phrase(const engine::ModelInfo& info);
+
+// Locates and opens; warnings of the files go to stderr, and with `pin` what became of the memory.
 Result<std::shared_ptr<const engine::Model>> open_model(
     const std::string& name, const OpenOptions& options,
     engine::Device device = engine::Device::cpu);

@@ -68,9 +68,8 @@ Result<std::vector<text::TokenId>> prompt_tokens(const RunOptions& options,
 void print_model(const RunOptions& options, const engine::Model& model) {
   if (options.quiet) return;
   print_note(fmt::format("{}: {} of weights{} ({}), context {}{}, {}", printable(model.info().name),
-                         human_bytes(model.info().weight_bytes),
-                         model.info().packed_bytes > 0 ? ", packed" : "", model.info().load,
-                         model.info().context,
+                         human_bytes(model.info().weight_bytes), packed_phrase(model.info()),
+                         model.info().load, model.info().context,
                          model.info().context < model.info().training_context
                              ? fmt::format(" of {}", model.info().training_context)
                              : "",

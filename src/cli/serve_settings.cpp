@@ -126,6 +126,23 @@ const Setting kSettings[] = {
        ORRERY_TRY(s.open.layout, parse_layout(v.back()));
        return {};
      }},
+    {"load", "how files come into memory: map, direct or auto",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.open.load, parse_load(v.back()));
+       return {};
+     }},
+    {"seal", "load into memory that nothing can write to any more, or fail",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.open.seal, truth(v.back()));
+       return {};
+     },
+     flag},
+    {"pin", "keep weights, cache and scratch in memory, never swapped out",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.open.pin, truth(v.back()));
+       return {};
+     },
+     flag},
     {"deterministic", "prefill with decode's number classes: slower, independent of chunking",
      [](S s, V v) -> Status {
        ORRERY_TRY(s.open.deterministic, truth(v.back()));

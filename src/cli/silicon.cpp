@@ -1,12 +1,15 @@
 // orrery silicon: benchmarks of the hardware paths.
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "base/topology.hpp"
 #include "cli/app.hpp"
 #include "cli/model_arg.hpp"
 #include "cli/numbers.hpp"
 #include "cli/terminal.hpp"
+#include "silicon/arena.hpp"
 #include "silicon/matmul.hpp"
 
 namespace orrery::cli {
@@ -70,6 +73,19 @@ Status matmul(const Options& options) {
   return {};
 }
 
+Status arena(bool malloc_alone) {
+  silicon::ArenaOptions how;
+  if (malloc_alone) {
+    print(silicon::malloc_line(how.seconds));
+    return {};
+  }
+  std::error_code unknown;  // then the program is, too
+  how.program = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  ORRERY_TRY(const silicon::ArenaReport report, silicon::run_arena(how));
+  print(silicon::to_text(report));
+  return {};
+}
+
 }  // namespace
 
 void add_silicon(Command program) {
@@ -82,6 +98,11 @@ void add_silicon(Command program) {
       .range(1, kMostThreads);
   command.flag("--json", options->json, "every figure, as JSON");
   command.does([options] { return matmul(*options); });
+
+  Command memory = silicon.command("arena", "the arena beside malloc, mmap, jemalloc and mimalloc");
+  auto malloc_alone = std::make_shared<bool>(false);
+  memory.flag("--malloc", *malloc_alone, "one line: the malloc of this process");
+  memory.does([malloc_alone] { return arena(*malloc_alone); });
 }
 
 }  // namespace orrery::cli

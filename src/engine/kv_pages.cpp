@@ -1,7 +1,6 @@
 #include "engine/kv_pages.hpp"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/checked.hpp"
+#include "memory/arena.hpp"
 
 namespace orrery::engine {
 namespace {
@@ -62,16 +62,14 @@ Status KvPages::map_group(Group& group, const KvOptions& options) {
     return fail("E_MEMORY", fmt::format("the cache of {} sequences of {} tokens is too large",
                                         options.sequences, options.context));
   }
-  void* mapping =
-      mmap(nullptr, *bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapping == MAP_FAILED) {
+  auto region = memory::Arena::process().reserve(*bytes);
+  if (!region) {
     return fail("E_MEMORY",
                 fmt::format("the system refuses {} bytes of address space for the cache; ask for a "
                             "smaller context",
                             *bytes));
   }
-  group.base = static_cast<std::byte*>(mapping);
-  group.reserved = *bytes;
+  group.region = std::move(*region);
   group.capacity = static_cast<std::uint32_t>(*capacity);
   group.users.resize(group.capacity);
   group.tables.assign(std::size_t{stride_} * options.sequences, kNoPage);
@@ -84,16 +82,9 @@ Status KvPages::map_group(Group& group, const KvOptions& options) {
   return {};
 }
 
-KvPages::~KvPages() {
-  for (Group& group : groups_) {
-    group.guard.reset();
-    if (group.base != nullptr) munmap(group.base, group.reserved);
-  }
-}
-
 std::vector<backend::PagePool> KvPages::pools() const {
   std::vector<backend::PagePool> pools;
-  for (const Group& group : groups_) pools.push_back({group.base, group.capacity});
+  for (const Group& group : groups_) pools.push_back({group.base(), group.capacity});
   return pools;
 }
 
@@ -132,9 +123,7 @@ bool KvPages::reclaim(std::uint64_t bytes) {
       // The oldest free page with memory joins the free pages without.
       const std::size_t at = group.free.size() - group.free_with_memory;
       const auto offset = static_cast<std::uint64_t>(group.free[at]) * page_bytes;
-      const std::uint64_t begin = align_up(offset, kSystemPage);
-      const std::uint64_t end = (offset + page_bytes) / kSystemPage * kSystemPage;
-      if (end > begin) madvise(group.base + begin, end - begin, MADV_DONTNEED);
+      group.region.discard(offset, page_bytes);
       --group.free_with_memory;
       committed_ -= page_bytes;
     }
@@ -149,15 +138,7 @@ std::int32_t KvPages::take(Group& group) {
   const std::int32_t page = group.free.back();
   if (group.free_with_memory == 0) {
     if (!reclaim(page_bytes)) return kNoPage;
-    const std::uint64_t end =
-        align_up((static_cast<std::uint64_t>(page) + 1) * page_bytes, kSystemPage);
-    if (end > group.accessible) {
-      if (mprotect(group.base + group.accessible, end - group.accessible, PROT_READ | PROT_WRITE) !=
-          0) {
-        return kNoPage;
-      }
-      group.accessible = end;
-    }
+    if (!group.region.commit((static_cast<std::uint64_t>(page) + 1) * page_bytes)) return kNoPage;
     committed_ += page_bytes;
   } else {
     --group.free_with_memory;
@@ -230,8 +211,8 @@ Status KvPages::extend_group(Group& group, SequenceId sequence, std::uint32_t ne
       const std::int32_t own = take(group);
       if (own == kNoPage) return std::unexpected(out_of_memory(sequence));
       const std::uint64_t bytes = group.shape.page_bytes();
-      std::memcpy(group.base + static_cast<std::uint64_t>(own) * bytes,
-                  group.base + static_cast<std::uint64_t>(last) * bytes, bytes);
+      std::memcpy(group.base() + static_cast<std::uint64_t>(own) * bytes,
+                  group.base() + static_cast<std::uint64_t>(last) * bytes, bytes);
       release(group, last);
       last = own;
     }
@@ -324,7 +305,7 @@ std::uint32_t KvPages::share_prefix(SequenceId from, SequenceId to, std::uint32_
 
 std::uint64_t KvPages::reserved_bytes() const {
   std::uint64_t bytes = 0;
-  for (const Group& group : groups_) bytes += group.reserved;
+  for (const Group& group : groups_) bytes += group.region.size();
   return bytes;
 }
 

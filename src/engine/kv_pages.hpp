@@ -17,6 +17,7 @@
 #include "backend/backend.hpp"
 #include "base/result.hpp"
 #include "memory/bus_guard.hpp"
+#include "memory/region.hpp"
 #include "plan/plan.hpp"
 
 namespace orrery::engine {
@@ -42,7 +43,6 @@ class KvPages {
   // E_MEMORY when the address space is refused.
   static Result<std::unique_ptr<KvPages>> create(std::span<const plan::CacheGroup> groups,
                                                  const KvOptions& options);
-  ~KvPages();
   KvPages(const KvPages&) = delete;
   KvPages& operator=(const KvPages&) = delete;
 
@@ -122,9 +122,7 @@ class KvPages {
   };
   struct Group {
     plan::CacheGroup shape;
-    std::byte* base = nullptr;
-    std::uint64_t reserved = 0;      // bytes of address space
-    std::uint64_t accessible = 0;    // bytes from base that may be touched
+    memory::Region region;           // committed up to the last page that was ever used
     std::uint32_t capacity = 0;      // pages
     std::vector<std::int32_t> free;  // pages nobody uses, those with memory last
     std::uint32_t free_with_memory = 0;
@@ -133,6 +131,7 @@ class KvPages {
     std::vector<States> states;        // (sequences) of a state group
     std::vector<bool> mapped;          // (capacity) pages that are mappings of files; may be empty
     std::unique_ptr<memory::BusGuard> guard;  // once a page is mapped
+    std::byte* base() const { return region.data(); }
     bool is_state() const { return shape.kind == plan::CacheKind::state; }
   };
   struct Sequence {

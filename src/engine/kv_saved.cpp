@@ -1,6 +1,5 @@
 // Pages of sequences that are saved and restored.
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 
@@ -47,7 +46,7 @@ std::span<std::byte> KvPages::page(SequenceId sequence, std::size_t group,
   const std::int32_t page = entries(pool, sequence)[entry];
   ORRERY_CHECK(page != kNoPage);
   const std::uint64_t bytes = pool.shape.page_bytes();
-  return {pool.base + static_cast<std::uint64_t>(page) * bytes, bytes};
+  return {pool.base() + static_cast<std::uint64_t>(page) * bytes, bytes};
 }
 
 Status KvPages::place(SequenceId sequence, std::uint32_t length,
@@ -88,8 +87,8 @@ void KvPages::set_mapped(SequenceId sequence, std::size_t group, std::uint32_t e
   Group& pool = groups_[group];
   ORRERY_CHECK(can_map(group));
   if (pool.guard == nullptr) {
-    pool.guard =
-        std::make_unique<memory::BusGuard>(pool.base, pool.reserved, pool.shape.page_bytes());
+    pool.guard = std::make_unique<memory::BusGuard>(pool.base(), pool.region.size(),
+                                                    pool.shape.page_bytes());
   }
   pool.mapped.resize(pool.capacity);
   pool.mapped[static_cast<std::size_t>(entries(pool, sequence)[entry])] = true;
@@ -101,10 +100,7 @@ bool KvPages::unmap(Group& group, std::int32_t page) {
   const auto at = static_cast<std::size_t>(page);
   if (group.mapped.empty() || !group.mapped[at]) return false;
   const std::uint64_t bytes = group.shape.page_bytes();
-  if (mmap(group.base + at * bytes, bytes, PROT_READ | PROT_WRITE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED) {
-    return false;
-  }
+  if (!group.region.renew(at * bytes, bytes)) return false;
   group.mapped[at] = false;
   committed_ -= bytes;
   group.free.insert(group.free.end() - group.free_with_memory, page);

@@ -140,8 +140,9 @@ bool KvPages::copy_state(Group& group, SequenceId from, SequenceId to, std::uint
   const std::int32_t page = take(group);
   if (page == kNoPage) return false;
   const std::uint64_t bytes = group.shape.page_bytes();
-  std::memcpy(group.base + static_cast<std::uint64_t>(page) * bytes,
-              group.base + static_cast<std::uint64_t>(entries(group, from)[index]) * bytes, bytes);
+  std::memcpy(group.base() + static_cast<std::uint64_t>(page) * bytes,
+              group.base() + static_cast<std::uint64_t>(entries(group, from)[index]) * bytes,
+              bytes);
   entries(group, to)[index] = page;
   group.states[static_cast<std::size_t>(to)].live = true;
   return true;

@@ -84,7 +84,7 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& path,
   const std::vector<std::string>& notes = loaded.hparams().notes;
   model->warnings_.insert(model->warnings_.end(), notes.begin(), notes.end());
   model->loaded_.emplace(std::move(loaded));
-  if (options.load == storage::LoadMode::automatic) {
+  if (options.load == storage::LoadMode::automatic && !options.seal) {
     model->info_.load = storage::ready_pages(*model->checkpoint_, model->packs_weights());
   }
   model->info_.times.files = lap(start);
@@ -119,15 +119,16 @@ Status Model::load_parts() {
 }
 
 Status Model::load_files(const std::string& path, storage::Io& io) {
-  if (options_.load != storage::LoadMode::direct) {
+  const bool is_direct = options_.load == storage::LoadMode::direct || options_.seal;
+  if (!is_direct || options_.memory_bytes > 0) {
     info_.load = "mapped as it is";
     ORRERY_TRY(checkpoint_, storage::Checkpoint::open(path, io));
-    return {};
+    ORRERY_TRY_VOID(cache_budget());  // before anything of it is read
   }
-  storage::DirectIo direct(io);
+  if (!is_direct) return {};
+  storage::DirectIo direct(io, options_.seal);
   ORRERY_TRY(checkpoint_, storage::Checkpoint::open(path, direct));
-  info_.load = direct.way().empty() ? "mapped: small files are not read directly"
-                                    : "in memory of its own, read by " + direct.way();
+  info_.load = direct.way().empty() ? "mapped: small files are not read directly" : direct.way();
   return {};
 }
 
@@ -169,8 +170,7 @@ Status Model::load_plans() {
   } else {
     backend_ = backend::make_reference_backend();
   }
-  const std::uint64_t budget =
-      options_.cache_budget_bytes > 0 ? options_.cache_budget_bytes : available_memory() / 2;
+  ORRERY_TRY(const std::uint64_t budget, cache_budget());
   info_.cache_budget_bytes = budget;
   info_.training_context = loaded_->hparams().context_length;
   return loaded_->hparams().causal ? load_writer(budget) : load_encoder(budget);
@@ -197,8 +197,8 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
     ORRERY_TRY(prefill, dequantized_.widen(std::move(prefill)));
   }
   if (packs_weights()) {
-    ORRERY_TRY(decode, packed_.bind(std::move(decode)));
-    ORRERY_TRY(prefill, packed_.bind(std::move(prefill)));
+    ORRERY_TRY(decode, packed_.bind(std::move(decode), *checkpoint_));
+    ORRERY_TRY(prefill, packed_.bind(std::move(prefill), *checkpoint_));
     info_.packed_bytes = packed_.bytes().size();
   }
   info_.cache_bytes_per_token = bytes_per_token(decode.plan.groups);
@@ -209,7 +209,7 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
                                           .context = info_.context,
                                           .slice = 1,
                                           .budget_bytes = budget}));
-  pack();
+  ORRERY_TRY_VOID(pack());
   executor_->watch(*checkpoint_);
   info_.scratch_bytes = executor_->scratch_bytes();
   return {};
@@ -225,7 +225,7 @@ Status Model::load_encoder(std::uint64_t budget) {
   ORRERY_TRY(info_.context, choose_context(bound.plan.groups, budget));
   ORRERY_TRY_VOID(prepare_embedder());
   info_.packed_bytes = packed_.bytes().size();
-  pack();
+  ORRERY_TRY_VOID(pack());
   info_.scratch_bytes = embedder_->program().scratch_bytes();
   return {};
 }
@@ -235,9 +235,7 @@ void Model::describe() {
   const auto name = checkpoint_->metadata().string_or("general.name", "");
   info_.name = name && !name->empty() ? std::string(*name) : file_name(checkpoint_->path());
   info_.device = backend_->info().description;
-  for (const storage::TensorInfo& tensor : checkpoint_->tensors()) {
-    info_.weight_bytes += tensor.bytes;
-  }
+  info_.weight_bytes = weight_bytes();
   info_.copied_bytes = loaded_->copied_bytes() + dequantized_.bytes();
   const std::uint32_t vocab = loaded_->hparams().vocab_size;
   if (vocab < static_cast<std::uint32_t>(tokenizer_->vocab_size())) {
@@ -247,19 +245,40 @@ void Model::describe() {
   }
 }
 
-void Model::pack() {
-  if (info_.packed_bytes == 0) return;
+Status Model::pack() {
+  if (info_.packed_bytes == 0) return {};
   double start = now_seconds();
-  packed_.fill(*checkpoint_, info_.threads);
+  ORRERY_TRY_VOID(packed_.fill(*checkpoint_, info_.threads, options_.seal));
   info_.times.packing = lap(start);
+  info_.packed_in = packed_.how();
+  info_.packed_elsewhere = packed_.is_from_other();
+  return {};
+}
+
+// What the weights leave of the budget for all.
+Result<std::uint64_t> Model::cache_budget() const {
+  const std::uint64_t most =
+      options_.cache_budget_bytes > 0 ? options_.cache_budget_bytes : available_memory() / 2;
+  if (options_.memory_bytes == 0) return most;
+  const std::uint64_t weights = weight_bytes();
+  if (weights < options_.memory_bytes) return std::min(most, options_.memory_bytes - weights);
+  return fail(
+      "E_MEMORY",
+      fmt::format("{}: the weights have {} bytes, which leaves nothing of {} for the cache; "
+                  "allow more memory or take a smaller model",
+                  checkpoint_->label(), weights, options_.memory_bytes));
+}
+
+std::uint64_t Model::weight_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const storage::TensorInfo& tensor : checkpoint_->tensors()) bytes += tensor.bytes;
+  return bytes;
 }
 
 bool Model::packs_weights() const {
   if (options_.device != Device::cpu || options_.layout == WeightLayout::file) return false;
   if (options_.layout == WeightLayout::packed) return true;
-  std::uint64_t bytes = 0;
-  for (const storage::TensorInfo& tensor : checkpoint_->tensors()) bytes += tensor.bytes;
-  return bytes <= std::max<std::uint64_t>(last_level_cache(), kSmallModel);
+  return weight_bytes() <= std::max<std::uint64_t>(last_level_cache(), kSmallModel);
 }
 
 Result<std::uint32_t> Model::choose_context(std::span<const plan::CacheGroup> groups,
@@ -331,7 +350,7 @@ Result<BoundPlan> Model::record_embed(std::uint32_t context) const {
 Status Model::prepare_embedder() const {
   ORRERY_TRY(auto bound, record_embed(embed_context()));
   if (packs_weights()) {
-    ORRERY_TRY(bound, packed_.bind(std::move(bound)));
+    ORRERY_TRY(bound, packed_.bind(std::move(bound), *checkpoint_));
   }
   ORRERY_TRY(embedder_, Embedder::create(std::move(bound), *backend_, embed_context(),
                                          info_.cache_budget_bytes));

@@ -44,8 +44,11 @@ struct ModelOptions {
   bool deterministic = false;            // prefill in decode's number classes
   std::uint32_t max_sequences = 1;       // sessions open at once
   std::uint64_t cache_budget_bytes = 0;  // 0: half of the memory that is available
+  std::uint64_t memory_bytes = 0;        // of weights and cache together; 0: no limit but those
   WeightLayout layout = WeightLayout::automatic;  // device cpu
   storage::LoadMode load = storage::LoadMode::automatic;
+  // Files are loaded as by LoadMode::direct, and an error tells where anything might write to them.
+  bool seal = false;
   // Of cached keys and values: f32, f16, bf16, q8_0 or q4_0; device cpu_f32: always f32.
   DType k_type = DType::f16, v_type = DType::f16;
   std::optional<plan::PoolKind> pooling = {};  // of vectors of texts; else as the file says
@@ -75,14 +78,17 @@ struct ModelInfo {
   std::uint64_t cache_budget_bytes = 0;
   std::uint32_t context = 0;  // tokens of a sequence
   std::uint32_t training_context = 0;
-  std::string load;  // how the pages of the files came into memory
+  std::string load;               // how the pages of the files came into memory
+  std::string packed_in;          // what the packed weights lie in; empty without
+  bool packed_elsewhere = false;  // another process packed them
   LoadTimes times;
 };
 
 class Model : public std::enable_shared_from_this<Model> {
  public:
   // Errors: those of Checkpoint::open, Tokenizer::load, load_model and the backend; E_MEMORY when a
-  // context that was asked for does not fit.
+  // context that was asked for does not fit, or the weights into memory_bytes; with `seal` E_SEAL
+  // and E_BUSY.
   static Result<std::shared_ptr<const Model>> open(const std::string& path,
                                                    const ModelOptions& options, storage::Io& io);
 
@@ -136,7 +142,9 @@ class Model : public std::enable_shared_from_this<Model> {
   Result<BoundPlan> record(plan::Phase phase, plan::Capacity capacity, std::uint32_t context) const;
   Status compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget);
   bool packs_weights() const;
-  void pack();
+  Result<std::uint64_t> cache_budget() const;
+  std::uint64_t weight_bytes() const;
+  Status pack();
 
   ModelOptions options_;
   ModelInfo info_;

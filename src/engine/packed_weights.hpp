@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "base/result.hpp"
 #include "engine/executor.hpp"
-#include "memory/region.hpp"
+#include "memory/shared_surface.hpp"
 #include "storage/checkpoint.hpp"
 
 namespace orrery::engine {
@@ -19,14 +21,22 @@ class PackedWeights {
  public:
   // The plan over packed copies of what it multiplies, where a type and shape have that layout;
   // fill() makes them. The first plan decides what is packed; others that name the same rows share
-  // it. E_MEMORY.
-  Result<BoundPlan> bind(BoundPlan bound);
+  // it. All models of the same files share one memory: of the process, and where it can be sealed
+  // of all processes of the user. E_MEMORY.
+  Result<BoundPlan> bind(BoundPlan bound, const storage::Checkpoint& files);
   // Once, before the first run and after all else was read that compiling reads: the file's pages
-  // are let go of as they are copied, so that memory holds each weight once.
-  void fill(const storage::Checkpoint& files, int threads);
+  // are let go of as they are copied, so that memory holds each weight once. Nothing is copied
+  // where another model has done it. `must_seal`: see SharedSurface::ready(), whose errors these
+  // are, and E_CHANGED.
+  Status fill(const storage::Checkpoint& files, int threads, bool must_seal);
   // Lets go of the file's pages again: compiling a plan reads norms that lie between them.
   void release(const storage::Checkpoint& files) const;
-  std::span<const std::byte> bytes() const { return {region_.data(), region_.size()}; }
+  std::span<const std::byte> bytes() const {
+    return memory_ == nullptr ? std::span<const std::byte>() : memory_->bytes();
+  }
+  // After fill(): what the memory is, or whose.
+  std::string how() const { return memory_ == nullptr ? "" : memory_->how(); }
+  bool is_from_other() const { return memory_ != nullptr && memory_->is_from_other(); }
   // Whether this part of a file is packed.
   bool holds(std::span<const std::byte> part) const;
 
@@ -34,17 +44,20 @@ class PackedWeights {
   struct Item {
     plan::Weight weight;
     const std::byte* source = nullptr;
-    std::byte* target = nullptr;
+    std::uint64_t offset = 0;  // of its packed bytes
     std::uint64_t panel_bytes() const { return kPackedRows * row_bytes(weight.dtype, weight.cols); }
     std::uint64_t bytes() const { return weight.rows / kPackedRows * panel_bytes(); }
   };
   struct Copying;
   using Key = std::pair<const std::byte*, std::uint32_t>;  // first byte in the file, rows
 
-  // Fills items_ and gives the bytes they take.
-  std::uint64_t choose(const BoundPlan& bound);
+  std::byte* target(const Item& item) const { return memory_->data() + item.offset; }
+  void choose(const BoundPlan& bound);
+  Status map(const storage::Checkpoint& files);
+  void copy(const storage::Checkpoint& files, int threads);
+  bool is_right() const;
 
-  memory::Region region_;
+  std::shared_ptr<memory::SharedSurface> memory_;
   std::map<Key, Item> items_;
 };
 

@@ -1,60 +1,63 @@
 #include "memory/region.hpp"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <utility>
 
+#include "base/check.hpp"
 #include "base/checked.hpp"
+#include "memory/arena.hpp"
 
 namespace orrery::memory {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kHugePage = 2ULL << 20;
+#ifdef MADV_DONTNEED_LOCKED
+constexpr int kDiscardLocked = MADV_DONTNEED_LOCKED;
+#else
+constexpr int kDiscardLocked = 24;
+#endif
 
 }  // namespace
 
 Result<Region> Region::map(std::uint64_t bytes) {
-  Region region;
-  if (bytes == 0) return region;
-  const std::uint64_t alignment = bytes >= kHugePage ? kHugePage : kPage;
-  const CheckedU64 usable = checked_align_up(bytes, kPage);
-  const CheckedU64 total = checked_add(usable, checked_add(alignment, 2 * kPage));
-  if (!total) return fail("E_MEMORY", fmt::format("a region of {} bytes is too large", bytes));
-  void* mapping =
-      mmap(nullptr, *total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapping == MAP_FAILED) {
-    return fail("E_MEMORY", fmt::format("the system refuses {} bytes of memory", bytes));
-  }
-  region.mapping_ = mapping;
-  region.mapping_size_ = *total;
-  const std::uint64_t start = align_up(reinterpret_cast<std::uint64_t>(mapping) + kPage, alignment);
-  region.data_ = reinterpret_cast<std::byte*>(start);
-  region.size_ = bytes;
-  if (mprotect(region.data_, *usable, PROT_READ | PROT_WRITE) != 0) {
-    return fail("E_MEMORY", fmt::format("the system refuses {} bytes of memory", bytes));
-  }
-  madvise(region.data_, *usable, MADV_HUGEPAGE);
-  return region;
+  return Arena::process().take(bytes);
 }
 
 Region::Region(Region&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      mapping_(std::exchange(other.mapping_, nullptr)),
-      mapping_size_(std::exchange(other.mapping_size_, 0)) {}
+    : arena_(std::exchange(other.arena_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 Region& Region::operator=(Region&& other) noexcept {
+  std::swap(arena_, other.arena_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
-  std::swap(mapping_, other.mapping_);
-  std::swap(mapping_size_, other.mapping_size_);
   return *this;
 }
 
 Region::~Region() {
-  if (mapping_ != nullptr) munmap(mapping_, mapping_size_);
+  if (data_ != nullptr) arena_->give_back(data_);
+}
+
+Status Region::commit(std::uint64_t end) {
+  ORRERY_CHECK(end <= size_);
+  return arena_->commit(data_, end, Spread::local, false);
+}
+
+void Region::discard(std::uint64_t begin, std::uint64_t bytes) {
+  ORRERY_CHECK(begin <= size_ && bytes <= size_ - begin);
+  const std::uint64_t first = align_up(begin, kSmallPage);
+  const std::uint64_t end = (begin + bytes) / kSmallPage * kSmallPage;
+  if (end <= first) return;
+  // Pages that are pinned stay with the first call.
+  if (arena_->calls().advise(data_ + first, end - first, MADV_DONTNEED) == 0) return;
+  arena_->calls().advise(data_ + first, end - first, kDiscardLocked);
+}
+
+bool Region::renew(std::uint64_t begin, std::uint64_t bytes) {
+  ORRERY_CHECK(begin <= size_ && bytes <= size_ - begin);
+  return arena_->calls().map(data_ + begin, bytes, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1) != MAP_FAILED;
 }
 
 }  // namespace orrery::memory

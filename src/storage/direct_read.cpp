@@ -1,17 +1,18 @@
 #include "storage/direct_read.hpp"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <functional>
+#include <system_error>
 #include <utility>
 
 #include "base/checked.hpp"
-#include "base/topology.hpp"
-#include "memory/region.hpp"
+#include "memory/shared_surface.hpp"
 #include "storage/describe.hpp"
 
 namespace orrery::storage {
@@ -102,15 +103,23 @@ class Reading {
 // A file in memory of its own, which nothing can write to any more.
 class LoadedFile final : public MappedFile {
  public:
-  LoadedFile(memory::Region region, std::uint64_t size) : region_(std::move(region)), size_(size) {
-    ::mprotect(region_.data(), align_up(size_, kDirectAlignment), PROT_READ);
-  }
-  std::span<const std::byte> bytes() const override { return {region_.data(), size_}; }
+  LoadedFile(std::shared_ptr<memory::SharedSurface> memory, std::uint64_t size)
+      : memory_(std::move(memory)), size_(size) {}
+  std::span<const std::byte> bytes() const override { return {memory_->data(), size_}; }
 
  private:
-  memory::Region region_;
+  std::shared_ptr<memory::SharedSurface> memory_;
   std::uint64_t size_;
 };
+
+// Of this version of this file; empty where it is no file of the system's.
+std::string name_of(const std::string& path, const FileInfo& found) {
+  std::error_code error;
+  const std::string real = std::filesystem::canonical(path, error).string();
+  if (error) return "";
+  return fmt::format("file-{:016x}-{:x}-{:x}", std::hash<std::string>()(real), found.size,
+                     found.modified_ns);
+}
 
 }  // namespace
 
@@ -120,19 +129,27 @@ Status read_directly(DirectFile& file, std::span<std::byte> target, std::string_
 
 Result<std::unique_ptr<MappedFile>> DirectIo::map(const std::string& path) {
   ORRERY_TRY(const FileInfo found, io_.info(path));
-  if (found.kind != FileKind::regular || found.size < kLeastDirect) return io_.map(path);
-  // Before the file: what is being read to lives longer than its reader.
-  memory::Region region;
-  ORRERY_TRY(const auto file, io_.open_direct(path, kDirectDepth));
-  if (file->size() > available_memory()) {
-    return fail("E_MEMORY", fmt::format("{}: has {} bytes, of memory {} are available; map it "
-                                        "instead (--load map)",
-                                        file_label(path), file->size(), available_memory()));
+  const std::uint64_t least = must_seal_ ? 1 : kLeastDirect;
+  if (found.kind != FileKind::regular || found.size < least) return io_.map(path);
+  ORRERY_TRY(const auto memory, memory::SharedSurface::open(
+                                    name_of(path, found), align_up(found.size, kDirectAlignment)));
+  std::string reader;
+  const auto read = [&]() -> Status {
+    ORRERY_TRY(const auto file, io_.open_direct(path, kDirectDepth));
+    if (file->size() != found.size) {
+      return fail("E_CHANGED", file_label(path) + ": changed while it was opened; try again");
+    }
+    reader = fmt::format("read by {} into a ", file->way());
+    return read_directly(*file, {memory->data(), memory->bytes().size()}, file_label(path));
+  };
+  const Status ready = memory->ready(read, [] { return true; }, must_seal_);
+  if (!ready && ready.error().kind == "E_MEMORY") {
+    return fail("E_MEMORY", fmt::format("{}: {}; map it instead (--load map)", file_label(path),
+                                        ready.error().message));
   }
-  ORRERY_TRY(region, memory::Region::map(align_up(file->size(), kDirectAlignment)));
-  ORRERY_TRY_VOID(read_directly(*file, {region.data(), region.size()}, file_label(path)));
-  way_ = file->way();
-  return std::make_unique<LoadedFile>(std::move(region), file->size());
+  if (!ready) return std::unexpected(ready.error());
+  way_ = reader + memory->how();
+  return std::make_unique<LoadedFile>(memory, found.size);
 }
 
 }  // namespace orrery::storage

@@ -20,15 +20,17 @@ inline constexpr std::uint64_t kDirectRequest = 1U << 20U;  // bytes of one
 Status read_directly(DirectFile& file, std::span<std::byte> target, std::string_view label);
 
 // An Io whose map() reads files of at least kLeastDirect bytes directly into memory of their own
-// and leaves the rest to `io`. The bytes of such a file never change; they cannot be released.
-// E_MEMORY for a file that is larger than the memory that is available.
+// and leaves the rest to `io`. The bytes of such a file never change; they cannot be released. Who
+// asks for the same file again, in this or another process of the user, gets the same memory.
+// E_MEMORY for a file that is larger than the memory that is available; with `must_seal` also
+// E_SEAL and E_BUSY where others might write to it.
 class DirectIo final : public Io {
  public:
   static constexpr std::uint64_t kLeastDirect = 64U << 10U;
 
-  explicit DirectIo(Io& io) : io_(io) {}
+  DirectIo(Io& io, bool must_seal) : io_(io), must_seal_(must_seal) {}
   Result<std::unique_ptr<MappedFile>> map(const std::string& path) override;
-  // How the files were read; empty when none was.
+  // "read by io_uring, O_DIRECT into a sealed memory file"; empty when none was.
   const std::string& way() const { return way_; }
 
   Result<std::unique_ptr<DirectFile>> open_direct(const std::string& path,
@@ -51,6 +53,7 @@ class DirectIo final : public Io {
 
  private:
   Io& io_;
+  bool must_seal_;
   std::string way_;
 };
 

@@ -155,7 +155,7 @@ TEST_F(ModelTest, EveryCallOfADirectLoadMayFail) {
     const auto model = Model::open("m.gguf", options, io);
     if (io.calls < k) {
       ASSERT_TRUE(model.has_value()) << model.error().message;
-      EXPECT_EQ((*model)->info().load, "in memory of its own, read by memory");
+      EXPECT_EQ((*model)->info().load.rfind("read by memory into a ", 0), 0U);
       break;
     }
     EXPECT_FALSE(model.has_value()) << k;

@@ -74,6 +74,17 @@ TEST_P(PackedModel, OracleDevicesReadTheFile) {
   EXPECT_EQ(open(WeightLayout::packed, Device::reference)->info().packed_bytes, 0U);
 }
 
+TEST_P(PackedModel, ModelsOfOneFileShareOneMemory) {
+  const auto first = open(WeightLayout::packed), second = open(WeightLayout::packed);
+  EXPECT_EQ(first->weight_spans().back().data(), second->weight_spans().back().data());
+  EXPECT_EQ(logits(*second), logits(*first));
+  const std::byte* shared = first->weight_spans().back().data();
+  // Another file, of the same shapes, is other weights.
+  const auto file = test::TinyGguf(3).quantize(GetParam()).build();
+  path = folder.write("other.gguf", file);
+  EXPECT_NE(open(WeightLayout::packed)->weight_spans().back().data(), shared);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, PackedModel,
                          testing::Values(DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
                                          DType::q8_0),

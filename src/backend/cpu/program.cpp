@@ -126,8 +126,10 @@ Status CpuProgram::bind_steps() {
   for (const RopeTable& table : rope_tables_) rope_total += 2 * rope_bytes(plan_, table);
   std::uint64_t shared_total = 0;
   if (!blocks_) solo_ = solo_steps(plan_);
+  memory::Tape tape;
   for (const bool measure : {true, false}) {
-    std::byte* base = region_.data();
+    tape = memory::Tape({region_.data(), region_.size()});
+    std::byte* base = tape.take(measure ? 0 : plan_.scratch_bytes);
     CompileContext context{.plan = &plan_,
                            .bindings = &bindings_,
                            .kernels = &kernels_,
@@ -138,11 +140,9 @@ Status CpuProgram::bind_steps() {
                            .vectors = &vectors_,
                            .rope_tables = &rope_tables_};
     if (!measure) {
-      std::byte* rope = base + align_up(plan_.scratch_bytes, 64);
       for (RopeTable& table : rope_tables_) {
-        table.cos = reinterpret_cast<float*>(rope);
-        table.sin = reinterpret_cast<float*>(rope + rope_bytes(plan_, table));
-        rope += 2 * rope_bytes(plan_, table);
+        table.cos = reinterpret_cast<float*>(tape.take(rope_bytes(plan_, table)));
+        table.sin = reinterpret_cast<float*>(tape.take(rope_bytes(plan_, table)));
       }
     }
     vectors_.clear();
@@ -161,9 +161,13 @@ Status CpuProgram::bind_steps() {
     ORRERY_TRY(region_, memory::Region::map(total));
   }
   // Steps run one after the other, so they share one area; counters in it return to zero.
-  std::byte* shared = region_.data() + align_up(plan_.scratch_bytes, 64) + rope_total;
+  std::byte* shared = tape.take(shared_total);
   for (const auto& step : steps_) step->bind_shared(shared);
-  thread_scratch_ = shared + shared_total;
+  const auto threads = static_cast<std::size_t>(team_->size());
+  const std::uint64_t thread_total = thread_bytes() * threads;
+  std::byte* of_threads = tape.take(thread_total);
+  ORRERY_CHECK(of_threads != nullptr);
+  tapes_ = memory::split({of_threads, thread_total}, threads, runs_);
   link_matmuls();
   if (plan_.result != plan::kNone) {
     const plan::Buffer& result = plan_.buffers[static_cast<std::size_t>(plan_.result)];
@@ -222,16 +226,17 @@ Status CpuProgram::run(const Batch& batch, std::uint32_t first, std::uint32_t la
   last_ = last;
   solo_run_ = !blocks_ && batch.n_tokens == 1 && batch.n_outputs <= 1;
   for (Cursor& cursor : cursors_) cursor.taken.store(0, std::memory_order_relaxed);
+  runs_.end();
   team_->run([](void* self, int thread) { static_cast<CpuProgram*>(self)->work(thread); }, this);
   batch_ = nullptr;
   return {};
 }
 
 void CpuProgram::work(int thread) {
-  std::byte* memory = thread_scratch_ + thread_bytes() * static_cast<std::uint64_t>(thread);
+  memory::Tape& tape = tapes_[static_cast<std::size_t>(thread)];
   Worker worker{.thread = thread, .threads = team_->size(), .batch = batch_, .solo = solo_run_};
-  worker.own = solo_run_ && thread != 0 ? memory + thread_scratch_bytes_ : nullptr;
-  worker.scratch = memory;
+  worker.scratch = tape.take(thread_scratch_bytes_);
+  worker.own = solo_run_ && thread != 0 ? tape.take(solo_.own_bytes) : nullptr;
   if (batch_->adapter_scales != nullptr && adapter_bytes_ > 0) {
     worker.adapters = &adapters_;
     worker.adapter_memory = reinterpret_cast<float*>(

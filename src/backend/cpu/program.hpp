@@ -11,6 +11,7 @@
 #include "base/checked.hpp"
 #include "base/thread_team.hpp"
 #include "memory/region.hpp"
+#include "memory/tape.hpp"
 
 namespace orrery::backend::cpu {
 
@@ -53,7 +54,8 @@ class CpuProgram : public Program {
   bool blocks_ = false;
   // plan scratch | rope tables | shared | of each thread: scratch, own rows
   memory::Region region_;
-  std::byte* thread_scratch_ = nullptr;
+  memory::Generation runs_;
+  std::vector<memory::Tape> tapes_;  // (threads)
   std::uint64_t thread_scratch_bytes_ = 0;
   std::vector<std::unique_ptr<std::vector<float>>> vectors_;
   std::vector<RopeTable> rope_tables_;
