@@ -143,6 +143,7 @@ Status run(RunOptions options) {
   catch_interrupts();
   if (options.has_prompt) return answer(options, *model);
   print_model(options, *model);
+  ORRERY_TRY_VOID(model->settle());  // while the user thinks
   return chat(options, *model);
 }
 

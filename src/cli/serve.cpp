@@ -46,6 +46,7 @@ Result<std::shared_ptr<server::ServedModel>> open_served(const std::string& name
   OpenOptions open = settings.open;
   open.sequences = settings.running + kIdleSequences;
   ORRERY_TRY(served->model, open_model(name, open));
+  ORRERY_TRY_VOID(served->model->settle());
   if (!served->model->check_writes()) return served;  // it makes vectors
   ORRERY_TRY(served->scheduler,
              engine::Scheduler::start(served->model,

@@ -52,10 +52,9 @@ struct ModelOptions {
 
 // Where the time of opening a model went, in seconds.
 struct LoadTimes {
-  double files = 0;    // mapped or read, their tables checked
-  double text = 0;     // tokenizer and chat template, beside the rest
-  double plans = 0;    // recorded and compiled, the cache reserved
-  double packing = 0;  // of weights
+  double files = 0;  // mapped or read, their tables checked
+  double text = 0;   // tokenizer and chat template, beside the rest
+  double plans = 0;  // recorded and compiled, the cache reserved
 };
 
 // For printing.
@@ -66,7 +65,7 @@ struct ModelInfo {
   int threads = 0;
   std::uint64_t weight_bytes = 0;           // tensors in the files, mapped
   std::uint64_t copied_bytes = 0;           // converted at load
-  std::uint64_t packed_bytes = 0;           // of the weights, laid out anew at load
+  std::uint64_t packed_bytes = 0;           // of the weights, laid out anew after the first run
   std::uint64_t scratch_bytes = 0;          // of the programs
   std::uint64_t cache_bytes_per_token = 0;  // of one sequence, before windows fill
   std::uint64_t state_bytes = 0;            // of one sequence, however long
@@ -111,6 +110,8 @@ class Model : public std::enable_shared_from_this<Model> {
   // Embedder, E_UNSUPPORTED on device cpu_f32, E_CHANGED when a file was written to or cut.
   Result<std::vector<float>> embed(std::span<const text::TokenId> ids,
                                    const EmbedOptions& options = {}) const;
+  // Does now what else the second run of the executor waits for: packs weights.
+  Status settle() const;
   // The longest text in tokens that embed() takes.
   std::uint32_t embed_context() const;
   // What an encoder runs; null for other models.
@@ -135,7 +136,6 @@ class Model : public std::enable_shared_from_this<Model> {
   Result<BoundPlan> record(plan::Phase phase, plan::Capacity capacity, std::uint32_t context) const;
   Status compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget);
   bool packs_weights() const;
-  void pack();
 
   ModelOptions options_;
   ModelInfo info_;
