@@ -6,7 +6,7 @@
 # configuration, and the peer then dies at its first matrix product.
 #
 # Usage: bench/peers/build.sh [target...]     (default: llama-bench llama-perplexity; also
-#        llama-quantize, llama-imatrix, llama-server)
+#        llama-quantize, llama-imatrix, llama-server, llama-completion)
 # Environment: JOBS (default: all cores), XDG_CACHE_HOME.
 set -euo pipefail
 

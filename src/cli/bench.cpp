@@ -289,6 +289,7 @@ Status bench(Options options) {
   const std::uint32_t longest = options.depth + std::max(options.prefill, options.decode) + 1;
   if (options.open.context == 0) options.open.context = longest;
   ORRERY_TRY(const auto model, open_model(options.model, options.open));
+  ORRERY_TRY_VOID(model->settle());
   ORRERY_TRY_VOID(model->check_writes());
   Bench bench(options, std::move(sequences), *model);
   ORRERY_TRY_VOID(bench.run());

@@ -39,7 +39,7 @@ Status bench_copies(const Options& options) {
   print_row("weights, used where they lie", 0, fmt::format("of {}", in_place));
   print_row("weights, packed for small models", info.packed_elsewhere ? 0 : info.packed_bytes,
             info.packed_bytes == 0  ? "none"
-            : info.packed_elsewhere ? info.packed_in
+            : info.packed_elsewhere ? model->packed_in()
                                     : "--layout file leaves them where they lie");
   print_row("weights, converted", info.copied_bytes, "types and layouts that no kernel reads");
   print_row("memory to operand", 0, "unpacked in registers and L1 while it computes");

@@ -37,8 +37,9 @@ Status inspect_memory(const std::string& model) {
              storage::system_io().open_direct(checkpoint->files().front(), storage::kDirectDepth));
   print(fmt::format("--load direct would read by {}\n", direct->way()));
   ORRERY_TRY(const auto opened, open_model(model, {}));
+  ORRERY_TRY_VOID(opened->settle());
   print(fmt::format("opened: weights {}{}, scratch {}\n", opened->info().load,
-                    packed_phrase(opened->info()), human_bytes(opened->info().scratch_bytes)));
+                    packed_phrase(*opened), human_bytes(opened->info().scratch_bytes)));
   print(memory::to_text(memory::Arena::process().use()));
   return {};
 }

@@ -31,6 +31,7 @@ void print_phase(const char* name, const plan::Plan& plan, const backend::Progra
 
 Status inspect_plan(const Options& options) {
   ORRERY_TRY(const auto model, open_model(options.model, options.open));
+  ORRERY_TRY_VOID(model->settle());
   const engine::ModelInfo& info = model->info();
   print(
       fmt::format("model: {} ({})\ndevice: {}\n", printable(info.name), info.family, info.device));

@@ -40,11 +40,12 @@ std::string cache_folder() {
   return real_path(storage::cache_folder(storage::Environment::of_process()));
 }
 
-std::string model_line(const std::string& id, const engine::ModelInfo& info, double seconds) {
+std::string model_line(const std::string& id, const engine::Model& model, double seconds) {
+  const engine::ModelInfo& info = model.info();
   return fmt::format(
       "model {}: {}, context {} tokens, weights {}{}, {} copied, cache up to {}, on "
       "{}, loaded in {:.1f} s",
-      id, info.family, info.context, human_bytes(info.weight_bytes), packed_phrase(info),
+      id, info.family, info.context, human_bytes(info.weight_bytes), packed_phrase(model),
       human_bytes(info.copied_bytes + (info.packed_elsewhere ? 0 : info.packed_bytes)),
       human_bytes(info.cache_budget_bytes), info.device, seconds);
 }
@@ -159,6 +160,7 @@ Result<server::LoadedModel> LocalModels::open(const server::ModelSource& source)
   served->id = source.id;
   served->created = source.modified;
   ORRERY_TRY(served->model, open_model(source.path, options));
+  ORRERY_TRY_VOID(served->model->settle());
   if (!settings_.adapters.empty()) {
     ORRERY_TRY(auto adapters, load_adapters(*served->model, settings_.adapters));
     served->adapters.load(std::move(adapters));
@@ -176,7 +178,7 @@ Result<server::LoadedModel> LocalModels::load(const server::ModelSource& source)
   const double start = now_seconds();
   auto loaded = open(source);
   if (loaded) {
-    print_note(model_line(source.id, loaded->facts.info, now_seconds() - start));
+    print_note(model_line(source.id, *loaded->served->model, now_seconds() - start));
   } else {
     print_note(fmt::format("model {}: not loaded: error[{}]: {}", source.id, loaded.error().kind,
                            printable(loaded.error().message)));

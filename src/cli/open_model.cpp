@@ -100,8 +100,10 @@ void add_load_option(Command command, OpenOptions& options) {
       "is read");
 }
 
-std::string packed_phrase(const engine::ModelInfo& info) {
-  return info.packed_bytes == 0 ? "" : fmt::format(", packed in a {}", info.packed_in);
+std::string packed_phrase(const engine::Model& model) {
+  if (model.info().packed_bytes == 0) return "";
+  const std::string place = model.packed_in();
+  return place.empty() ? ", packed behind the first token" : ", packed in a " + place;
 }
 
 Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,

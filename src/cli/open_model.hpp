@@ -45,7 +45,7 @@ void add_open_options(Command command, OpenOptions& options);
 void add_load_option(Command command, OpenOptions& options);
 
 // ", packed in a sealed memory file"; empty for weights that are not.
-std::string packed_phrase(const engine::ModelInfo& info);
+std::string packed_phrase(const engine::Model& model);
 
 // Locates and opens; warnings of the files go to stderr, and with `pin` what became of the memory.
 Result<std::shared_ptr<const engine::Model>> open_model(

@@ -68,7 +68,7 @@ Result<std::vector<text::TokenId>> prompt_tokens(const RunOptions& options,
 void print_model(const RunOptions& options, const engine::Model& model) {
   if (options.quiet) return;
   print_note(fmt::format("{}: {} of weights{} ({}), context {}{}, {}", printable(model.info().name),
-                         human_bytes(model.info().weight_bytes), packed_phrase(model.info()),
+                         human_bytes(model.info().weight_bytes), packed_phrase(model),
                          model.info().load, model.info().context,
                          model.info().context < model.info().training_context
                              ? fmt::format(" of {}", model.info().training_context)
@@ -142,6 +142,7 @@ Status run(RunOptions options) {
   catch_interrupts();
   if (options.has_prompt) return answer(options, *model);
   print_model(options, *model);
+  ORRERY_TRY_VOID(model->settle());  // while the user thinks
   return chat(options, *model);
 }
 

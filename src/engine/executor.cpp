@@ -81,6 +81,33 @@ Status Executor::prepare(Phase& phase, BoundPlan bound, backend::Backend& backen
   return {};
 }
 
+void Executor::follow_with(BoundPlan decode, BoundPlan prefill, backend::Backend& backend,
+                           std::function<Status()> fill) {
+  following_.emplace(std::move(decode), std::move(prefill), &backend, std::move(fill));
+}
+
+Status Executor::settle() {
+  if (!following_) return {};
+  Following next = std::move(*following_);
+  following_.reset();
+  Phase decode, prefill;
+  ORRERY_TRY_VOID(prepare(decode, std::move(next.decode), *next.backend));
+  ORRERY_TRY_VOID(prepare(prefill, std::move(next.prefill), *next.backend));
+  // Compiling reads the files: they are let go of behind it.
+  ORRERY_TRY_VOID(next.fill());
+  decode_ = std::move(decode);
+  prefill_ = std::move(prefill);
+  prompt_phase_ = nullptr;
+  result_ = nullptr;
+  return {};
+}
+
+Status Executor::begin_run() {
+  if (has_run_) ORRERY_TRY_VOID(settle());
+  has_run_ = true;
+  return {};
+}
+
 std::uint64_t Executor::scratch_bytes() const {
   return decode_.program->scratch_bytes() + prefill_.program->scratch_bytes();
 }
@@ -115,6 +142,7 @@ Result<std::uint32_t> Executor::bind_adapter(const model::Adapter& adapter) {
         "E_ADAPTER",
         fmt::format("{} adapters are loaded, which is as many as a model takes", n_adapters_));
   }
+  ORRERY_TRY_VOID(settle());
   const std::uint32_t slot = n_adapters_++;  // taken, even if the second program cannot have it
   for (const Phase* phase : {&decode_, &prefill_}) {
     std::vector<backend::LowRank> pairs;
@@ -169,6 +197,7 @@ Status Executor::prefill(SequenceId sequence, std::span<const text::TokenId> ids
                          std::uint32_t start, std::span<const std::int32_t> outputs) {
   ORRERY_CHECK(!ids.empty() && ids.size() <= max_prefill_tokens());
   ORRERY_CHECK(start + ids.size() <= kv_->length(sequence));
+  ORRERY_TRY_VOID(begin_run());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     ids_[i] = ids[i];
     positions_[i] = static_cast<std::int32_t>(start + i);
@@ -187,6 +216,7 @@ Status Executor::prefill(SequenceId sequence, std::span<const text::TokenId> ids
 }
 
 Status Executor::prefill_outputs(std::span<const std::int32_t> outputs) {
+  ORRERY_CHECK(prompt_phase_ != nullptr);
   ORRERY_CHECK(!outputs.empty() && outputs.size() <= max_prefill_outputs());
   std::copy(outputs.begin(), outputs.end(), output_rows_.begin());
   batch_.n_outputs = static_cast<std::int32_t>(outputs.size());
@@ -197,6 +227,7 @@ Status Executor::prefill_outputs(std::span<const std::int32_t> outputs) {
 
 Status Executor::decode(std::span<const DecodeRow> rows) {
   ORRERY_CHECK(!rows.empty() && rows.size() <= max_decode_rows());
+  ORRERY_TRY_VOID(begin_run());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     ids_[i] = rows[i].id;
     positions_[i] = rows[i].position;

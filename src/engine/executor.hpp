@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -55,6 +57,15 @@ class Executor {
   // Fuses and places both plans for the backend and compiles them. Both list the same groups.
   static Result<std::unique_ptr<Executor>> create(BoundPlan decode, BoundPlan prefill,
                                                   backend::Backend& backend, KvOptions kv);
+
+  // Plans of the same shapes and results, over weights that `fill` lays out anew. They take the
+  // place of the others before the second run, so that the first token does not wait for them. The
+  // backend outlives the executor.
+  void follow_with(BoundPlan decode, BoundPlan prefill, backend::Backend& backend,
+                   std::function<Status()> fill);
+  // Puts them in their place now, unless they are; logits of an earlier run are gone. E_MEMORY,
+  // errors of `fill`: then the first ones stay.
+  Status settle();
 
   // The files that the weights are mapped from, which outlive the executor. From then on a run
   // fails with E_CHANGED once one of them has lost bytes: before it, or instead of giving its
@@ -117,7 +128,14 @@ class Executor {
     std::uint32_t head = 0;  // index of select_rows: what comes from here on is per output
   };
 
+  struct Following {
+    BoundPlan decode, prefill;
+    backend::Backend* backend = nullptr;
+    std::function<Status()> fill;
+  };
+
   Executor() = default;
+  Status begin_run();
   Status prepare(Phase& phase, BoundPlan bound, backend::Backend& backend);
   Status run(Phase& phase, std::uint32_t first_step, std::uint32_t last_step);
   Status run_observed(Phase& phase, std::uint32_t first_step, std::uint32_t last_step);
@@ -131,6 +149,8 @@ class Executor {
   std::uint32_t context_ = 0;
   std::unique_ptr<KvPages> kv_;
   Phase decode_, prefill_;
+  std::optional<Following> following_;
+  bool has_run_ = false;
   Phase* prompt_phase_ = nullptr;  // that ran the last prefill
   const float* result_ = nullptr;
   backend::Batch batch_;

@@ -109,7 +109,7 @@ Status Model::load_parts() {
   }
   double start = now_seconds();
   const Status plans = load_plans();
-  info_.times.plans = lap(start) - info_.times.packing;
+  info_.times.plans = lap(start);
   if (beside.joinable()) beside.join();
   ORRERY_TRY_VOID(std::move(text));
   ORRERY_TRY_VOID(plans);
@@ -196,9 +196,10 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
     ORRERY_TRY(decode, dequantized_.widen(std::move(decode)));
     ORRERY_TRY(prefill, dequantized_.widen(std::move(prefill)));
   }
+  BoundPlan packed_decode, packed_prefill;
   if (packs_weights()) {
-    ORRERY_TRY(decode, packed_.bind(std::move(decode), *checkpoint_));
-    ORRERY_TRY(prefill, packed_.bind(std::move(prefill), *checkpoint_));
+    ORRERY_TRY(packed_decode, packed_.bind(decode, *checkpoint_));
+    ORRERY_TRY(packed_prefill, packed_.bind(prefill, *checkpoint_));
     info_.packed_bytes = packed_.bytes().size();
   }
   info_.cache_bytes_per_token = bytes_per_token(decode.plan.groups);
@@ -209,7 +210,13 @@ Status Model::compile(BoundPlan decode, BoundPlan prefill, std::uint64_t budget)
                                           .context = info_.context,
                                           .slice = 1,
                                           .budget_bytes = budget}));
-  ORRERY_TRY_VOID(pack());
+  if (info_.packed_bytes > 0) {
+    executor_->follow_with(std::move(packed_decode), std::move(packed_prefill), *backend_,
+                           [this] { return pack(); });
+    // What others have made need not be waited for, and a refusal to seal is an error now.
+    info_.packed_elsewhere = packed_.is_made();
+    if (info_.packed_elsewhere || options_.seal) ORRERY_TRY_VOID(executor_->settle());
+  }
   executor_->watch(*checkpoint_);
   info_.scratch_bytes = executor_->scratch_bytes();
   return {};
@@ -225,7 +232,7 @@ Status Model::load_encoder(std::uint64_t budget) {
   ORRERY_TRY(info_.context, choose_context(bound.plan.groups, budget));
   ORRERY_TRY_VOID(prepare_embedder());
   info_.packed_bytes = packed_.bytes().size();
-  ORRERY_TRY_VOID(pack());
+  if (info_.packed_bytes > 0) ORRERY_TRY_VOID(pack());
   info_.scratch_bytes = embedder_->program().scratch_bytes();
   return {};
 }
@@ -246,13 +253,7 @@ void Model::describe() {
 }
 
 Status Model::pack() {
-  if (info_.packed_bytes == 0) return {};
-  double start = now_seconds();
-  ORRERY_TRY_VOID(packed_.fill(*checkpoint_, info_.threads, options_.seal));
-  info_.times.packing = lap(start);
-  info_.packed_in = packed_.how();
-  info_.packed_elsewhere = packed_.is_from_other();
-  return {};
+  return packed_.fill(*checkpoint_, info_.threads, options_.seal);
 }
 
 // What the weights leave of the budget for all.
@@ -365,12 +366,24 @@ Result<std::vector<float>> Model::embed(std::span<const text::TokenId> ids,
   const auto held = turn();
   ORRERY_TRY_VOID(checkpoint_->check_files(true));
   if (embedder_ == nullptr) {
+    if (executor_ != nullptr) ORRERY_TRY_VOID(executor_->settle());
     ORRERY_TRY_VOID(prepare_embedder());
     packed_.release(*checkpoint_);
   }
   ORRERY_TRY(std::vector<float> vector, embedder_->embed(ids, options));
   ORRERY_TRY_VOID(checkpoint_->check_files(true));
   return vector;
+}
+
+std::string Model::packed_in() const {
+  const auto held = turn();
+  return packed_.how();
+}
+
+Status Model::settle() const {
+  if (executor_ == nullptr) return {};
+  const auto held = turn();
+  return executor_->settle();
 }
 
 std::unique_lock<FairMutex> Model::turn() const {

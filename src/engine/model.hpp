@@ -56,10 +56,9 @@ struct ModelOptions {
 
 // Where the time of opening a model went, in seconds.
 struct LoadTimes {
-  double files = 0;    // mapped or read, their tables checked
-  double text = 0;     // tokenizer and chat template, beside the rest
-  double plans = 0;    // recorded and compiled, the cache reserved
-  double packing = 0;  // of weights
+  double files = 0;  // mapped or read, their tables checked
+  double text = 0;   // tokenizer and chat template, beside the rest
+  double plans = 0;  // recorded and compiled, the cache reserved
 };
 
 // For printing.
@@ -70,7 +69,7 @@ struct ModelInfo {
   int threads = 0;
   std::uint64_t weight_bytes = 0;           // tensors in the files, mapped
   std::uint64_t copied_bytes = 0;           // converted at load
-  std::uint64_t packed_bytes = 0;           // of the weights, laid out anew at load
+  std::uint64_t packed_bytes = 0;           // of the weights, laid out anew after the first run
   std::uint64_t scratch_bytes = 0;          // of the programs
   std::uint64_t cache_bytes_per_token = 0;  // of one sequence, before windows fill
   std::uint64_t state_bytes = 0;            // of one sequence, however long
@@ -79,8 +78,7 @@ struct ModelInfo {
   std::uint32_t context = 0;  // tokens of a sequence
   std::uint32_t training_context = 0;
   std::string load;               // how the pages of the files came into memory
-  std::string packed_in;          // what the packed weights lie in; empty without
-  bool packed_elsewhere = false;  // another process packed them
+  bool packed_elsewhere = false;  // another model or process has packed them
   LoadTimes times;
 };
 
@@ -118,6 +116,10 @@ class Model : public std::enable_shared_from_this<Model> {
   // Embedder, E_UNSUPPORTED on device cpu_f32, E_CHANGED when a file was written to or cut.
   Result<std::vector<float>> embed(std::span<const text::TokenId> ids,
                                    const EmbedOptions& options = {}) const;
+  // Does now what else the second run of the executor waits for: packs weights.
+  Status settle() const;
+  // What the packed weights lie in, or whose they are; empty until they are packed.
+  std::string packed_in() const;
   // The longest text in tokens that embed() takes.
   std::uint32_t embed_context() const;
   // What an encoder runs; null for other models.

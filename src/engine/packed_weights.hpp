@@ -36,7 +36,8 @@ class PackedWeights {
   }
   // After fill(): what the memory is, or whose.
   std::string how() const { return memory_ == nullptr ? "" : memory_->how(); }
-  bool is_from_other() const { return memory_ != nullptr && memory_->is_from_other(); }
+  // Before fill(): somebody else has made them, or is about to.
+  bool is_made() const { return memory_ != nullptr && memory_->is_made(); }
   // Whether this part of a file is packed.
   bool holds(std::span<const std::byte> part) const;
 

@@ -65,6 +65,14 @@ Descriptor new_socket() {
   return Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
+// To the owner of a name; -1 with errno where there is none.
+Descriptor connect_to(const std::string& name) {
+  const Address address = address_of(name);
+  Descriptor peer = new_socket();
+  if (peer.get() >= 0 && ::connect(peer.get(), address.get(), address.bytes) == 0) return peer;
+  return {};
+}
+
 // The process at the other end, where it is this user's; else 0.
 int peer_of(int socket) {
   ucred peer{};
@@ -128,10 +136,14 @@ bool Share::listen() {
   return true;
 }
 
+bool Share::has_owner(const std::string& name) {
+  const Descriptor peer = connect_to(name);
+  return peer.get() >= 0 && peer_of(peer.get()) != 0;
+}
+
 void Share::find_owner() {
-  const Address address = address_of(name_);
-  Descriptor peer = new_socket();
-  if (peer.get() < 0 || ::connect(peer.get(), address.get(), address.bytes) != 0) {
+  Descriptor peer = connect_to(name_);
+  if (peer.get() < 0) {
     why_ = fmt::format("not shared: {}", std::strerror(errno));
     return;
   }

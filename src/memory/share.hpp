@@ -28,6 +28,9 @@ class Share {
   static constexpr std::size_t kLongestName = 80;
   static constexpr int kPatienceMs = 10'000;
 
+  // Whether a process of this user has claimed the name.
+  static bool has_owner(const std::string& name);
+
   // Claims the name, or else finds its owner; never fails, but may do neither: why() then.
   explicit Share(std::string name);
   Share(const Share&) = delete;

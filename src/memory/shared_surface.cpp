@@ -22,11 +22,6 @@ Registry& registry() {
 
 }  // namespace
 
-SharedSurface::SharedSurface(Surface surface, const std::string& name)
-    : surface_(std::move(surface)) {
-  if (!name.empty()) share_.emplace(name);
-}
-
 Result<std::shared_ptr<SharedSurface>> SharedSurface::open(const std::string& name,
                                                            std::uint64_t bytes) {
   Registry& known = registry();
@@ -43,8 +38,14 @@ Result<std::shared_ptr<SharedSurface>> SharedSurface::open(const std::string& na
   return made;
 }
 
+bool SharedSurface::is_made() {
+  const std::scoped_lock lock(mutex_);
+  return is_ready_ || (!name_.empty() && Share::has_owner(name_));
+}
+
 bool SharedSurface::take_from_other(const std::function<bool()>& is_right) {
-  if (!share_) return false;
+  if (name_.empty()) return false;
+  if (!share_) share_.emplace(name_);
   Result<Descriptor> file = share_->receive(surface_.size());
   if (!file || !surface_.adopt(std::move(*file)) || !is_right()) return false;
   is_from_other_ = true;

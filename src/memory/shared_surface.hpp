@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/result.hpp"
 #include "memory/share.hpp"
@@ -22,7 +23,8 @@ class SharedSurface {
   // Whoever names the same bytes gets the same memory while anybody has it. The name must change
   // with the contents. An empty one is nobody else's. E_MEMORY.
   static Result<std::shared_ptr<SharedSurface>> open(const std::string& name, std::uint64_t bytes);
-  SharedSurface(Surface surface, const std::string& name);
+  SharedSurface(Surface surface, std::string name)
+      : name_(std::move(name)), surface_(std::move(surface)) {}
 
   // The addresses stay from open() on; there is nothing before ready().
   std::byte* data() const { return surface_.data(); }
@@ -36,12 +38,16 @@ class SharedSurface {
   // After ready(): "sealed memory file, huge pages" or "shared with process 123".
   const std::string& how() const { return how_; }
   bool is_from_other() const { return is_from_other_; }
+  // Before ready(): another user of this process has filled it, or another process owns the name.
+  // Until ready() this one does not claim it, so nobody waits for what may never be made.
+  bool is_made();
 
  private:
   bool take_from_other(const std::function<bool()>& is_right);
 
   std::mutex mutex_;
   bool is_ready_ = false, is_from_other_ = false;
+  std::string name_;
   Surface surface_;
   std::optional<Share> share_;  // ends before the file does
   std::string how_;

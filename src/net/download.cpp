@@ -1,6 +1,5 @@
 #include "net/download.hpp"
 
-#include <curl/curl.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,7 +9,8 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <mutex>
+
+#include "net/curl_library.hpp"
 
 namespace orrery::net {
 namespace {
@@ -19,10 +19,29 @@ constexpr long kMaxRedirects = 10;
 constexpr long kConnectSeconds = 20;
 constexpr long kStallSeconds = 60;  // less than a kilobyte a second for so long ends the try
 
-struct CurlDeleter {
-  void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
+// One transfer.
+class Curl {
+ public:
+  explicit Curl(const CurlLibrary& library)
+      : library_(&library), handle_(library.easy_init(), library.easy_cleanup) {}
+  explicit operator bool() const { return handle_ != nullptr; }
+  template <class T>
+  void set(CURLoption option, T value) const {
+    library_->easy_setopt(handle_.get(), option, value);
+  }
+  CURLcode perform() const { return library_->easy_perform(handle_.get()); }
+  // The status of the answer, 0 while there is none.
+  long status() const {
+    long status = 0;
+    library_->easy_getinfo(handle_.get(), CURLINFO_RESPONSE_CODE, &status);
+    return status;
+  }
+  const char* text_of(CURLcode code) const { return library_->easy_strerror(code); }
+
+ private:
+  const CurlLibrary* library_;
+  std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> handle_;
 };
-using Curl = std::unique_ptr<CURL, CurlDeleter>;
 
 struct FileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -39,26 +58,24 @@ bool is_loopback(std::string_view url) {
 }
 
 Result<Curl> open_curl(const std::string& url, const std::string& bearer) {
-  static std::once_flag once;
-  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
   if (!url.starts_with("https://") && !is_loopback(url)) {
     return fail("E_URL", fmt::format("{}: an address must begin with https://", url));
   }
-  Curl curl(curl_easy_init());
+  ORRERY_TRY(const CurlLibrary* library, curl_library());
+  Curl curl(*library);
   if (!curl) return fail("E_NETWORK", "the HTTP library could not be set up");
-  curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
-  curl_easy_setopt(curl.get(), CURLOPT_FOLLOWLOCATION, 1L);
-  curl_easy_setopt(curl.get(), CURLOPT_MAXREDIRS, kMaxRedirects);
-  curl_easy_setopt(curl.get(), CURLOPT_REDIR_PROTOCOLS_STR,
-                   is_loopback(url) ? "http,https" : "https");
-  curl_easy_setopt(curl.get(), CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
-  curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_LIMIT, 1024L);
-  curl_easy_setopt(curl.get(), CURLOPT_LOW_SPEED_TIME, kStallSeconds);
-  curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(curl.get(), CURLOPT_USERAGENT, "orrery");
+  curl.set(CURLOPT_URL, url.c_str());
+  curl.set(CURLOPT_FOLLOWLOCATION, 1L);
+  curl.set(CURLOPT_MAXREDIRS, kMaxRedirects);
+  curl.set(CURLOPT_REDIR_PROTOCOLS_STR, is_loopback(url) ? "http,https" : "https");
+  curl.set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  curl.set(CURLOPT_LOW_SPEED_LIMIT, 1024L);
+  curl.set(CURLOPT_LOW_SPEED_TIME, kStallSeconds);
+  curl.set(CURLOPT_NOSIGNAL, 1L);
+  curl.set(CURLOPT_USERAGENT, "orrery");
   if (!bearer.empty()) {  // curl sends it to the first host alone, not to where that redirects
-    curl_easy_setopt(curl.get(), CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-    curl_easy_setopt(curl.get(), CURLOPT_XOAUTH2_BEARER, bearer.c_str());
+    curl.set(CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+    curl.set(CURLOPT_XOAUTH2_BEARER, bearer.c_str());
   }
   return curl;
 }
@@ -74,7 +91,7 @@ std::unexpected<Error> http_error(const std::string& url, long status) {
 
 // What a transfer that writes to a file needs to know.
 struct Sink {
-  CURL* curl = nullptr;
+  const Curl* curl = nullptr;
   std::FILE* file = nullptr;
   std::uint64_t offset = 0;  // bytes that were there before
   bool checked = false;      // the status was looked at before the first byte
@@ -86,8 +103,7 @@ struct Sink {
 std::size_t write_file(char* data, std::size_t size, std::size_t count, void* user) {
   Sink& sink = *static_cast<Sink*>(user);
   if (!sink.checked) {
-    long status = 0;
-    curl_easy_getinfo(sink.curl, CURLINFO_RESPONSE_CODE, &status);
+    const long status = sink.curl->status();
     sink.checked = true;
     sink.refused = status != 200 && status != 206;
     if (status == 200 && sink.offset != 0) {  // the server cannot resume: start over
@@ -116,20 +132,19 @@ Status transfer(const DownloadRequest& request, const std::string& part) {
   sink.offset = ignored ? 0 : there;
   const File file(std::fopen(part.c_str(), "ab"));
   if (!file) return fail("E_DISK", fmt::format("{}: {}", part, std::strerror(errno)));
-  sink.curl = curl.get();
+  sink.curl = &curl;
   sink.file = file.get();
   sink.request = &request;
-  curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, write_file);
-  curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &sink);
-  curl_easy_setopt(curl.get(), CURLOPT_XFERINFOFUNCTION, report_progress);
-  curl_easy_setopt(curl.get(), CURLOPT_XFERINFODATA, &sink);
-  curl_easy_setopt(curl.get(), CURLOPT_NOPROGRESS, 0L);
+  curl.set(CURLOPT_WRITEFUNCTION, write_file);
+  curl.set(CURLOPT_WRITEDATA, &sink);
+  curl.set(CURLOPT_XFERINFOFUNCTION, report_progress);
+  curl.set(CURLOPT_XFERINFODATA, &sink);
+  curl.set(CURLOPT_NOPROGRESS, 0L);
   // A plain Range: with curl's own resuming, a server that sends the whole file would be an error.
   const std::string range = std::to_string(sink.offset) + "-";
-  if (sink.offset != 0) curl_easy_setopt(curl.get(), CURLOPT_RANGE, range.c_str());
-  const CURLcode code = curl_easy_perform(curl.get());
-  long status = 0;
-  curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+  if (sink.offset != 0) curl.set(CURLOPT_RANGE, range.c_str());
+  const CURLcode code = curl.perform();
+  const long status = curl.status();
   if (status == 416 && sink.offset != 0) return {};  // the part was whole already
   if (code == CURLE_ABORTED_BY_CALLBACK) return fail("E_CANCELLED", "the download was stopped");
   if (status >= 400 || sink.refused) return http_error(request.url, status);
@@ -138,7 +153,7 @@ Status transfer(const DownloadRequest& request, const std::string& part) {
   }
   if (code != CURLE_OK) {
     return fail("E_NETWORK", fmt::format("{}: {}; run it again to go on from where it stopped",
-                                         request.url, curl_easy_strerror(code)));
+                                         request.url, curl.text_of(code)));
   }
   return {};
 }
@@ -187,16 +202,15 @@ Status download(const DownloadRequest& request) {
 Result<std::string> fetch(const std::string& url, const std::string& bearer, std::uint64_t limit) {
   ORRERY_TRY(const Curl curl, open_curl(url, bearer));
   Text text{{}, limit};
-  curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, write_text);
-  curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &text);
-  const CURLcode code = curl_easy_perform(curl.get());
-  long status = 0;
-  curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+  curl.set(CURLOPT_WRITEFUNCTION, write_text);
+  curl.set(CURLOPT_WRITEDATA, &text);
+  const CURLcode code = curl.perform();
+  const long status = curl.status();
   if (code == CURLE_WRITE_ERROR) {
     return fail("E_TOOBIG", fmt::format("{}: the answer is larger than {} bytes", url, limit));
   }
   if (code != CURLE_OK) {
-    return fail("E_NETWORK", fmt::format("{}: {}", url, curl_easy_strerror(code)));
+    return fail("E_NETWORK", fmt::format("{}: {}", url, curl.text_of(code)));
   }
   if (status != 200) return http_error(url, status);
   return std::move(text.body);

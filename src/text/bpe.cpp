@@ -115,21 +115,31 @@ BpeModel::BpeModel(const Vocabulary& vocabulary)
 
 void BpeModel::build_pairs() const {
   pairs_ = PairMap(spec_.merges.size());
-  std::string joined;
   std::uint32_t rank = 0;
+  TokenId result = kNoToken;
   for (const Merge& merge : spec_.merges) {
+    result = result_of(merge, result + 1);
     const TokenId left = vocabulary_.find(merge.left);
     const TokenId right = vocabulary_.find(merge.right);
-    joined.assign(merge.left).append(merge.right);
-    const TokenId result = vocabulary_.find_textual(joined);
-    if (left == kNoToken || right == kNoToken || result == kNoToken ||
-        pairs_.find(left, right).rank != PairMap::kNoRank) {
-      ++ignored_merges_;
-    } else {
-      pairs_.insert(left, right, {rank, result});
-    }
+    const bool is_known = left != kNoToken && right != kNoToken && result != kNoToken;
+    if (!is_known || !pairs_.insert(left, right, {rank, result})) ++ignored_merges_;
     ++rank;
   }
+}
+
+// Vocabularies list what their merges make in the order of the merges, mostly: `guess` is looked at
+// first. Not where a text has several ids, of which the lowest counts.
+TokenId BpeModel::result_of(const Merge& merge, TokenId guess) const {
+  const bool is_token = static_cast<std::size_t>(guess) < spec_.tokens.size();
+  if (is_token && !vocabulary_.has_twins() && vocabulary_.is_textual(guess)) {
+    const std::string_view text = spec_.tokens[static_cast<std::size_t>(guess)];
+    if (text.size() == merge.left.size() + merge.right.size() && text.starts_with(merge.left) &&
+        text.ends_with(merge.right)) {
+      return guess;
+    }
+  }
+  std::string joined(merge.left);
+  return vocabulary_.find_textual(joined.append(merge.right));
 }
 
 std::size_t BpeModel::ignored_merges() const {

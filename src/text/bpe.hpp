@@ -29,6 +29,7 @@ class BpeModel {
 
  private:
   void build_pairs() const;
+  TokenId result_of(const Merge& merge, TokenId guess) const;
   void encode_part(std::string_view part, std::vector<TokenId>& out) const;
   bool encode_whole(std::string_view word, std::vector<TokenId>& out) const;
   void bytes_to_symbols(std::string_view word, std::vector<TokenId>& symbols) const;

@@ -1,7 +1,8 @@
 #include "text/pieces.hpp"
 
-#include <unordered_map>
+#include <algorithm>
 
+#include "base/checked.hpp"
 #include "text/unicode.hpp"
 #include "text/vocabulary.hpp"
 
@@ -9,6 +10,7 @@ namespace orrery::text {
 namespace {
 
 constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
+constexpr std::size_t kChunk = 256;                         // tokens
 
 // A token that is not spelled in the byte-level alphabet stands for itself.
 void append_byte_level(std::string_view token, std::string& out) {
@@ -56,37 +58,52 @@ void append_wordpiece(const TokenizerSpec& spec, std::string_view token, bool is
 
 }  // namespace
 
-Pieces::Pieces(const TokenizerSpec& spec, const Normalizer& normalizer) {
-  std::unordered_map<TokenId, std::string> normalized;
+Pieces::Pieces(const TokenizerSpec& spec, const Normalizer& normalizer)
+    : spec_(spec), chunks_(std::make_unique<Chunk[]>(ceil_div(spec.tokens.size(), kChunk))) {
   for (const AddedToken& token : spec.added) {
     if (token.normalized && !normalizer.empty() && is_valid_utf8(token.content)) {
-      normalized.emplace(token.id, normalizer.run(token.content));
+      normalized_.emplace(token.id, normalizer.run(token.content));
     }
   }
-  std::size_t size = 0;
-  for (const std::string_view token : spec.tokens) size += token.size() + 1;
-  bytes_.reserve(size);
-  starts_.reserve(spec.tokens.size() + 1);
-  for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
-    starts_.push_back(static_cast<std::uint32_t>(bytes_.size()));
-    const auto changed = normalized.find(static_cast<TokenId>(i));
-    const std::string_view token = changed == normalized.end() ? spec.tokens[i] : changed->second;
-    const TokenType type = spec.types[i];
-    const bool is_marked =
-        type == TokenType::control || type == TokenType::user_defined || type == TokenType::unknown;
-    if (type == TokenType::byte) {
-      bytes_.push_back(static_cast<char>(parse_byte_token(token)));
-    } else if (spec.model == ModelKind::wordpiece) {
-      append_wordpiece(spec, token, is_marked, bytes_);
-    } else if (spec.escaped_spaces && type != TokenType::control) {
-      append_unescaped(token, bytes_);
-    } else if (spec.byte_level && !is_marked) {
-      append_byte_level(token, bytes_);
-    } else {
-      bytes_ += token;
-    }
+}
+
+std::string_view Pieces::operator[](TokenId id) const {
+  const auto i = static_cast<std::size_t>(id);
+  Chunk& chunk = chunks_[i / kChunk];
+  std::call_once(chunk.made, [&] { make(i / kChunk); });
+  const std::uint32_t start = chunk.starts[i % kChunk];
+  return std::string_view(chunk.bytes).substr(start, chunk.starts[i % kChunk + 1] - start);
+}
+
+void Pieces::make(std::size_t index) const {
+  Chunk& chunk = chunks_[index];
+  const std::size_t first = index * kChunk;
+  const std::size_t end = std::min(first + kChunk, spec_.tokens.size());
+  chunk.starts.reserve(end - first + 1);
+  for (std::size_t i = first; i < end; ++i) {
+    chunk.starts.push_back(static_cast<std::uint32_t>(chunk.bytes.size()));
+    append(i, chunk.bytes);
   }
-  starts_.push_back(static_cast<std::uint32_t>(bytes_.size()));
+  chunk.starts.push_back(static_cast<std::uint32_t>(chunk.bytes.size()));
+}
+
+void Pieces::append(std::size_t id, std::string& out) const {
+  const auto changed = normalized_.find(static_cast<TokenId>(id));
+  const std::string_view token = changed == normalized_.end() ? spec_.tokens[id] : changed->second;
+  const TokenType type = spec_.types[id];
+  const bool is_marked =
+      type == TokenType::control || type == TokenType::user_defined || type == TokenType::unknown;
+  if (type == TokenType::byte) {
+    out.push_back(static_cast<char>(parse_byte_token(token)));
+  } else if (spec_.model == ModelKind::wordpiece) {
+    append_wordpiece(spec_, token, is_marked, out);
+  } else if (spec_.escaped_spaces && type != TokenType::control) {
+    append_unescaped(token, out);
+  } else if (spec_.byte_level && !is_marked) {
+    append_byte_level(token, out);
+  } else {
+    out += token;
+  }
 }
 
 }  // namespace orrery::text

@@ -11,10 +11,18 @@ namespace {
 
 constexpr std::uint64_t kMix = 0x9E3779B97F4A7C15ULL;
 
+// Both halves of the product: every bit of the value reaches the low ones, which choose the slot.
 std::uint64_t mix(std::uint64_t value) {
-  value ^= value >> 32U;
-  value *= kMix;
-  return value ^ (value >> 29U);
+  __extension__ using Wide = unsigned __int128;
+  const Wide product = Wide{value} * kMix;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64U);
+}
+
+template <class T>
+T load(const char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
 }
 
 std::size_t table_size(std::size_t n) {
@@ -23,17 +31,20 @@ std::size_t table_size(std::size_t n) {
 
 }  // namespace
 
+// The last step takes the last eight bytes, or what there is in loads of known sizes, which may
+// overlap: most texts are that short.
 std::uint64_t hash_text(std::string_view text) {
-  std::uint64_t hash = kMix ^ text.size();
-  while (text.size() >= 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, text.data(), 8);
-    hash = mix(hash ^ word);
-    text.remove_prefix(8);
+  const char* at = text.data();
+  std::size_t left = text.size();
+  std::uint64_t hash = kMix ^ left;
+  for (; left > 8; left -= 8, at += 8) hash = mix(hash ^ load<std::uint64_t>(at));
+  if (left >= 4) {
+    const std::uint64_t high = load<std::uint32_t>(at + left - 4);
+    return mix(hash ^ load<std::uint32_t>(at) ^ (high << 32U));
   }
-  std::uint64_t tail = 0;
-  if (!text.empty()) std::memcpy(&tail, text.data(), text.size());
-  return mix(hash ^ tail);
+  if (left == 0) return mix(hash);
+  const auto byte = [&](std::size_t i) { return std::uint64_t{static_cast<std::uint8_t>(at[i])}; };
+  return mix(hash ^ byte(0) ^ (byte(left / 2) << 8U) ^ (byte(left - 1) << 16U));
 }
 
 TokenMap::TokenMap(std::span<const std::string_view> tokens)
@@ -50,6 +61,7 @@ TokenMap::TokenMap(std::span<const std::string_view> tokens)
       is_duplicate = slots_[slot].tag == tag && tokens[slots_[slot].id] == tokens[i];
       slot = (slot + 1) & mask;
     }
+    has_twins_ = has_twins_ || is_duplicate;
     if (!is_duplicate) slots_[slot] = {tag, static_cast<TokenId>(i)};
   }
 }
@@ -74,15 +86,16 @@ std::uint64_t pair_key(TokenId left, TokenId right) {
 
 PairMap::PairMap(std::size_t capacity) : slots_(table_size(capacity)) {}
 
-void PairMap::insert(TokenId left, TokenId right, Value value) {
+bool PairMap::insert(TokenId left, TokenId right, Value value) {
   const std::uint64_t key = pair_key(left, right);
   const std::size_t mask = slots_.size() - 1;
   std::size_t slot = mix(key) & mask;
   while (slots_[slot].key != kEmpty) {
-    if (slots_[slot].key == key) return;
+    if (slots_[slot].key == key) return false;
     slot = (slot + 1) & mask;
   }
   slots_[slot] = {key, value};
+  return true;
 }
 
 PairMap::Value PairMap::find(TokenId left, TokenId right) const {

@@ -22,6 +22,7 @@ class TokenMap {
 
   TokenId find(std::string_view text) const;
   std::size_t longest() const { return longest_; }  // bytes of the longest text
+  bool has_twins() const { return has_twins_; }     // some texts are equal
 
  private:
   struct Slot {
@@ -31,6 +32,7 @@ class TokenMap {
   std::span<const std::string_view> tokens_;
   std::vector<Slot> slots_;  // a power of two
   std::size_t longest_ = 0;
+  bool has_twins_ = false;
 };
 
 class PairMap {
@@ -43,8 +45,8 @@ class PairMap {
 
   PairMap() = default;
   explicit PairMap(std::size_t capacity);
-  // Keeps the first value of a pair; at most `capacity` pairs.
-  void insert(TokenId left, TokenId right, Value value);
+  // Keeps the first value of a pair, and is false for any other; at most `capacity` pairs.
+  bool insert(TokenId left, TokenId right, Value value);
   Value find(TokenId left, TokenId right) const;
 
  private:

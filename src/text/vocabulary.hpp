@@ -17,6 +17,7 @@ class Vocabulary {
   const TokenizerSpec& spec() const { return spec_; }
   TokenId find(std::string_view text) const { return map_.find(text); }
   std::size_t longest() const { return map_.longest(); }
+  bool has_twins() const { return map_.has_twins(); }
   TokenType type(TokenId id) const { return spec_.types[static_cast<std::size_t>(id)]; }
   // True for tokens that text can become; control, unknown and byte tokens never come from text.
   bool is_textual(TokenId id) const {

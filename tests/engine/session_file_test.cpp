@@ -218,6 +218,42 @@ TEST(SessionFile, ASaveThatFailsLeavesSessionAndFile) {
   EXPECT_EQ(file->text(), "second");
 }
 
+// Fails the k-th read for every k of a restore: the session is refused, or what could not be read
+// is computed, and the next restore has all.
+TEST(SessionFile, EveryReadOfARestoreMayFail) {
+  test::CrashingStateIo io;
+  const Tokens tokens = random_tokens(300, 8);
+  save(io, tokens);
+  int failed = 0;
+  for (int k = 1;; ++k) {
+    ASSERT_LT(k, 1000);
+    Process process;
+    io.reads = 0;
+    io.fail_read = k;
+    {
+      const auto file = SessionFile::open(io, "s", kv_identity(*process.executor, nullptr));
+      const Restored restored = file ? (*file)->restore(*process.session) : Restored{};
+      if (io.reads < k) {
+        EXPECT_EQ(restored.tokens, 300U);
+        EXPECT_FALSE(restored.problem);
+        break;
+      }
+      ++failed;
+      if (file) {
+        EXPECT_LT(restored.tokens, 300U) << k;
+        EXPECT_TRUE(restored.problem) << k;
+        EXPECT_EQ(process.evaluate(longer(tokens)), restored.tokens);
+      } else {
+        EXPECT_EQ(file.error().kind, "E_IO");
+      }
+    }
+    io.fail_read = 0;
+    Process next;
+    EXPECT_EQ(next.open(io)->restore(*next.session).tokens, 300U) << k;
+  }
+  EXPECT_GT(failed, 10);
+}
+
 // Real pages of whole system pages, which are mapped.
 class MappedSession : public testing::Test {
  protected:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -31,6 +32,9 @@ class CrashingStateIo final : public storage::StateIo {
   bool is_crash = false;
   bool is_hesitant = false;  // calls move a few bytes or are interrupted
   int calls = 0;
+  // The same for the calls that read, map or ask for the size.
+  int fail_read = 0;
+  std::atomic<int> reads = 0;  // threads of a restore add to it
 
   // The machine starts again after a crash.
   void restart(std::uint32_t seed) {
@@ -107,8 +111,12 @@ class CrashingStateIo final : public storage::StateIo {
     }
     ~File() override { io_.held_.erase(inode_.get()); }
 
-    Result<std::uint64_t> size() const override { return inode_->now.size(); }
+    Result<std::uint64_t> size() const override {
+      ORRERY_TRY_VOID(io_.look());
+      return inode_->now.size();
+    }
     Result<std::size_t> read_some(std::uint64_t offset, std::span<std::byte> bytes) const override {
+      ORRERY_TRY_VOID(io_.look());
       if (offset >= inode_->now.size()) return std::size_t{0};
       ORRERY_TRY(std::size_t n, io_.portion(bytes.size()));
       n = std::min<std::size_t>(n, inode_->now.size() - offset);
@@ -153,6 +161,7 @@ class CrashingStateIo final : public storage::StateIo {
       return {};
     }
     Status map_over(std::byte* address, std::uint64_t offset, std::uint64_t bytes) const override {
+      ORRERY_TRY_VOID(io_.look());
       std::memcpy(address, inode_->now.data() + offset, bytes);
       return {};
     }
@@ -169,6 +178,11 @@ class CrashingStateIo final : public storage::StateIo {
     const bool fails = fail_call > 0 && (calls == fail_call || (stays_broken && calls > fail_call));
     if (fails && is_crash) is_down_ = true;
     if (fails || is_down_) return fail(fail_kind, "as the test asked");
+    return {};
+  }
+
+  Status look() {
+    if (++reads == fail_read) return fail("E_IO", "as the test asked");
     return {};
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,9 +31,11 @@ inline std::string slurp(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// `environment` entries are NAME=VALUE, added to the process's own.
+// `environment` entries are NAME=VALUE, added to the process's own. kill -9 after so many seconds,
+// unless it ended before; 0: never.
 inline Outcome run_program(const std::vector<std::string>& arguments, const std::string& input = "",
-                           const std::vector<std::string>& environment = {}) {
+                           const std::vector<std::string>& environment = {},
+                           double kill_after = 0) {
   char folder[] = "/tmp/orrery-test-XXXXXX";
   if (mkdtemp(folder) == nullptr) return {};
   const std::string base = folder;
@@ -54,6 +57,10 @@ inline Outcome run_program(const std::vector<std::string>& arguments, const std:
     argv.push_back(nullptr);
     execv(program_file.c_str(), argv.data());
     _exit(127);
+  }
+  if (kill_after > 0) {
+    usleep(static_cast<useconds_t>(1e6 * kill_after));
+    kill(child, SIGKILL);
   }
   int status = 0;
   rusage used{};
