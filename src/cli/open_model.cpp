@@ -4,7 +4,9 @@
 
 #include <string_view>
 
+#include "cli/images.hpp"
 #include "cli/model_arg.hpp"
+#include "cli/numbers.hpp"
 #include "cli/terminal.hpp"
 
 namespace orrery::cli {
@@ -50,6 +52,13 @@ Result<storage::LoadMode> parse_load(const std::string& text) {
                                        printable(text)));
 }
 
+Result<engine::Overflow> parse_overflow(const std::string& text) {
+  if (text == "error") return engine::Overflow::error;
+  if (text == "shift") return engine::Overflow::shift;
+  if (text == "roll") return engine::Overflow::roll;
+  return fail(kUsageError, fmt::format("\"{}\" is none of error, shift and roll", printable(text)));
+}
+
 void add_open_options(Command command, OpenOptions& options) {
   command.option("-t,--threads", options.threads, "threads; 0 takes the physical cores")
       .range(0, 256);
@@ -86,10 +95,35 @@ void add_load_option(Command command, OpenOptions& options) {
       "(default: mapped, read ahead where they are cold, small pages mended)");
 }
 
-Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
-                                                        const OpenOptions& options,
-                                                        engine::Device device) {
-  ORRERY_TRY(const std::string path, locate_model(name));
+Result<engine::QuantizeMix> parse_mix(const std::string& text) {
+  if (const auto mix = engine::find_mix(text)) return *mix;
+  return fail(kUsageError, fmt::format("\"{}\" is no type that can be written; these are: {}",
+                                       printable(text), engine::mix_names()));
+}
+
+void add_image_options(Command command, OpenOptions& options) {
+  const Option quantize = command.option(
+      "--quantize",
+      [&options](const std::string& text) -> Status {
+        ORRERY_TRY(const engine::QuantizeMix mix, parse_mix(text));
+        options.quantize = mix.name;
+        return {};
+      },
+      "use the model with these element types (Q8_0, Q4_K_M, ...), from an image that is kept");
+  command
+      .option(
+          "--fit",
+          [&options](const std::string& text) -> Status {
+            ORRERY_TRY(options.fit, read_bytes("--fit", text));
+            return {};
+          },
+          "the same with the least loss that fits weights, cache and scratch into so many bytes")
+      .excludes(quantize);
+}
+
+Result<std::shared_ptr<const engine::Model>> open_file(const std::string& path,
+                                                       const OpenOptions& options,
+                                                       engine::Device device) {
   engine::ModelOptions model_options;
   model_options.device = device;
   model_options.threads = options.threads;
@@ -102,9 +136,18 @@ Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
   model_options.v_type = options.kv.v;
   model_options.pooling = options.pooling;
   model_options.max_sequences = options.sequences;
+  model_options.cache_budget_bytes = options.cache_budget;
   ORRERY_TRY(auto model, engine::Model::open(path, model_options, storage::system_io()));
   for (const std::string& warning : model->warnings()) print_note("warning: " + printable(warning));
   return model;
+}
+
+Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
+                                                        const OpenOptions& options,
+                                                        engine::Device device) {
+  ORRERY_TRY(const std::string path, locate_model(name));
+  return device == engine::Device::cpu ? open_form(path, options)
+                                       : open_file(path, options, device);
 }
 
 }  // namespace orrery::cli

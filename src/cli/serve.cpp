@@ -43,10 +43,14 @@ Result<std::shared_ptr<server::ServedModel>> open_served(const std::string& name
   auto served = std::make_shared<server::ServedModel>();
   served->id = server::model_id(name.empty() ? storage::kDefaultModel : std::string_view(name));
   served->created = std::time(nullptr);
+  served->overflow = settings.overflow;
   OpenOptions open = settings.open;
   open.sequences = settings.running + kIdleSequences;
   ORRERY_TRY(served->model, open_model(name, open));
   if (!served->model->check_writes()) return served;  // it makes vectors
+  engine::EvaluateOptions overflow;
+  overflow.overflow = settings.overflow;
+  ORRERY_TRY_VOID(engine::check_length(1, *served->model->executor(), overflow));
   ORRERY_TRY(served->scheduler,
              engine::Scheduler::start(served->model,
                                       {.running = settings.running, .queued = settings.queued}));

@@ -11,6 +11,7 @@
 
 #include "cli/app.hpp"
 #include "cli/model_arg.hpp"
+#include "cli/numbers.hpp"
 #include "cli/terminal.hpp"
 
 namespace orrery::cli {
@@ -109,6 +110,22 @@ const Setting kSettings[] = {
     {"layout", "of weights in memory: auto, file or packed",
      [](S s, V v) -> Status {
        ORRERY_TRY(s.open.layout, parse_layout(v.back()));
+       return {};
+     }},
+    {"on-overflow", "when the context is full: error (default), shift or roll, as of run",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.overflow, parse_overflow(v.back()));
+       return {};
+     }},
+    {"quantize", "use the models with these element types, from images that are kept",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(const engine::QuantizeMix mix, parse_mix(v.back()));
+       s.open.quantize = mix.name;
+       return {};
+     }},
+    {"fit", "the same with the least loss that fits each model into so many bytes",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.open.fit, read_bytes("fit", v.back()));
        return {};
      }},
     {"deterministic", "prefill with decode's number classes: slower, independent of chunking",
@@ -217,6 +234,9 @@ Result<ServeSettings> ServeOptions::read() const {
     if (values.empty()) continue;
     const Status status = setting.set(settings, values);
     if (!status) return fail(kUsageError, where + ": " + status.error().message);
+  }
+  if (!settings.open.quantize.empty() && settings.open.fit > 0) {
+    return fail(kUsageError, "--quantize and --fit exclude each other");
   }
   if (settings.server.certificate.empty() != settings.server.key.empty()) {
     return fail(kUsageError, "--tls-cert and --tls-key are given together or not at all");

@@ -65,6 +65,7 @@ std::uint64_t PackedWeights::choose(const BoundPlan& bound) {
       if (id == plan::kNone) continue;
       const plan::Weight& weight = bound.plan.weights[static_cast<std::size_t>(id)];
       const std::byte* source = bound.weights[static_cast<std::size_t>(id)];
+      if (weight.layout == Layout::packed) continue;  // an image's
       if (!is_packable(weight.dtype, weight.rows, weight.cols)) continue;
       const auto [item, is_new] = items_.try_emplace({source, weight.rows}, Item{weight, source});
       if (is_new) total += align_up(item->second.bytes(), kLine);

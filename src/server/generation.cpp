@@ -70,6 +70,7 @@ ApiStatus Generation::submit() {
     request.max_tokens = options.max_tokens;
     request.stop = options.stop;
     request.ignore_end = options.ignore_end;
+    request.overflow = prompt_.model->overflow;
     request.domain = prompt_.domain;
     request.shown = prompt_.shown;
     if (prompt_.constraint != nullptr) request.constraint = prompt_.constraint->start();
@@ -163,7 +164,8 @@ ApiStatus generate(Prompt prompt, std::shared_ptr<Sink> sink,
                    const std::shared_ptr<net::HttpResponse>& response, Metrics& metrics) {
   const std::uint32_t context = prompt.model->context();
   if (prompt.tokens.empty()) return refuse(400, "the prompt is empty", "prompt", "invalid_prompt");
-  if (prompt.tokens.size() >= context) {
+  const bool must_fit = prompt.model->overflow == engine::Overflow::error;
+  if (must_fit && prompt.tokens.size() >= context) {
     ApiError error{400,
                    fmt::format("context length exceeded: the prompt of {} tokens exceeds the "
                                "available context size of {} tokens",

@@ -18,8 +18,9 @@ namespace orrery::server {
 struct ServedModel {
   std::string id;
   std::shared_ptr<const engine::Model> model;
-  std::unique_ptr<engine::Scheduler> scheduler;  // null for a model that only makes vectors
-  std::int64_t created = 0;                      // Unix seconds
+  std::unique_ptr<engine::Scheduler> scheduler;         // null for a model that only makes vectors
+  engine::Overflow overflow = engine::Overflow::error;  // what becomes of a full context
+  std::int64_t created = 0;                             // Unix seconds
   // prepare_texts():
   std::unique_ptr<text::Grammars> grammars;
   text::ToolFormat tool_format;
