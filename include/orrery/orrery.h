@@ -164,6 +164,7 @@ typedef struct orrery_generate_options {
   const char* const* stop; /* strings that end the answer and are not part of it */
   size_t n_stop;
   int32_t shift;                /* 1: a full context drops its oldest tokens instead of ending */
+                                /* 2: and computes nothing again: what is left moves up */
   uint32_t keep;                /* tokens at the front that a shift keeps */
   orrery_text_callback on_text; /* may be NULL */
   void* user;

@@ -40,6 +40,7 @@ int run_cli(int argc, const char* const* argv) {
   add_models(program);
   add_sessions(program);
   add_quantize(program);
+  add_pack(program);
   add_imatrix(program);
   if (const auto exit_code = line.parse(argc, argv)) return *exit_code;
   const Status status = line.run();

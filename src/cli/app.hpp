@@ -21,6 +21,7 @@ void add_silicon(Command program);
 void add_models(Command program);
 void add_sessions(Command program);
 void add_quantize(Command program);
+void add_pack(Command program);
 void add_imatrix(Command program);
 
 int run_cli(int argc, const char* const* argv);

@@ -319,6 +319,7 @@ void add_bench(Command program) {
   command.flag("--json", options->json, "every figure, as JSON");
   add_open_options(command, options->open);
   add_load_option(command, options->open);
+  add_image_options(command, options->open);
   command.does([options] { return bench(*options); });
   add_bench_load(command);
   add_bench_copies(command);

@@ -54,6 +54,7 @@ void add_bench_copies(Command bench) {
   command.option("MODEL", options->model, "model file, folder or short name");
   add_open_options(command, options->open);
   add_load_option(command, options->open);
+  add_image_options(command, options->open);
   command.does([options] { return bench_copies(*options); });
 }
 

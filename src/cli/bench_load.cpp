@@ -12,7 +12,6 @@
 #include "base/clock.hpp"
 #include "cli/bench_parts.hpp"
 #include "cli/bench_steps.hpp"
-#include "cli/model_arg.hpp"
 #include "cli/open_model.hpp"
 #include "cli/terminal.hpp"
 #include "engine/session.hpp"
@@ -142,8 +141,10 @@ void print_table(const std::vector<Row>& rows) {
 }
 
 Status bench_load(Options options) {
-  ORRERY_TRY(const std::string path, locate_model(options.model));
   if (options.open.context == 0) options.open.context = 2 * kPromptTokens;
+  // Of the model or of its image, which is made where it is asked for.
+  ORRERY_TRY(const auto trial, open_model(options.model, options.open));
+  const std::string path = trial->checkpoint().path();
   std::vector<Row> rows;
   for (const bool cold : {false, true}) {
     rows.push_back({"map", storage::LoadMode::map, cold});
@@ -182,6 +183,7 @@ void add_bench_load(Command bench) {
   command.option("--repeat", options->repeat, "starts of each kind").range(1, 1000);
   command.flag("--json", options->json, "every figure, as JSON");
   add_open_options(command, options->open);
+  add_image_options(command, options->open);
   command.does([options] { return bench_load(*options); });
 }
 

@@ -148,6 +148,7 @@ void add_embed(Command program) {
   command.flag("--truncate", options->truncate, "cut texts that are longer than the model reads");
   command.flag("--no-normalize", options->as_is, "leave vectors at their own length, not at 1");
   add_open_options(command, options->open);
+  add_image_options(command, options->open);
   command.does([options] { return embed(*options); });
 }
 

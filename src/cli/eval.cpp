@@ -55,7 +55,9 @@ Status divergence(Options options) {
   ORRERY_TRY(const auto model, open_model(options.model, options.open));
   const bool same = options.reference.empty();
   OpenOptions exact = options.open;
-  exact.kv = {};  // --kv-type is what is compared
+  exact.kv = {};  // --kv-type is what is compared, as is --quantize
+  exact.quantize.clear();
+  exact.fit = 0;
   ORRERY_TRY(const auto reference,
              open_model(same ? options.model : options.reference, exact,
                         same ? engine::Device::cpu_f32 : engine::Device::cpu));
@@ -130,6 +132,7 @@ void add_eval(Command program) {
   ppl.option("--file", options->file, "the text; - is stdin").required();
   add_adapter_option(ppl, options->adapters);
   add_open_options(ppl, options->open);
+  add_image_options(ppl, options->open);
   ppl.does([options] { return perplexity(*options); });
 
   Command kl = eval.command("kl", "divergence from a reference");
@@ -139,6 +142,7 @@ void add_eval(Command program) {
   kl.option("--file", options->file, "the text; - is stdin").required();
   add_adapter_option(kl, options->adapters);
   add_open_options(kl, options->open);
+  add_image_options(kl, options->open);
   kl.does([options] { return divergence(*options); });
 
   Command command = eval.command("logits", "logits after given token ids");

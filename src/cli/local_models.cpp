@@ -165,7 +165,11 @@ Result<server::LoadedModel> LocalModels::open(const server::ModelSource& source)
     ORRERY_TRY(auto adapters, load_adapters(*served->model, settings_.adapters));
     served->adapters.load(std::move(adapters));
   }
+  served->overflow = settings_.overflow;
   if (served->model->check_writes()) {
+    engine::EvaluateOptions overflow;
+    overflow.overflow = settings_.overflow;
+    ORRERY_TRY_VOID(engine::check_length(1, *served->model->executor(), overflow));
     ORRERY_TRY(served->scheduler,
                engine::Scheduler::start(
                    served->model, {.running = settings_.running, .queued = settings_.queued}));

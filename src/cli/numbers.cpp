@@ -28,16 +28,27 @@ Result<std::vector<int>> read_numbers(std::string_view option, const std::string
 }
 
 Result<std::uint64_t> read_bytes(std::string_view option, const std::string& text) {
-  constexpr std::string_view kUnits = "KMGT";
-  constexpr double kMost = 1ULL << 53;  // whole numbers of a double end there
-  double value = 0;
+  double number = 0;
   const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  const std::size_t unit = stop + 1 == end ? kUnits.find(*stop) : std::string_view::npos;
-  if (unit != std::string_view::npos) value *= static_cast<double>(1ULL << (10 * (unit + 1)));
-  const bool is_read = error == std::errc{} && (stop == end || unit != std::string_view::npos);
-  if (is_read && value >= 1 && value <= kMost) return static_cast<std::uint64_t>(value);
-  return fail(kUsageError, fmt::format("{} takes bytes, as 1500000, 512M or 3.5G, and not '{}'",
+  const auto [stop, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  std::string_view unit(stop, static_cast<std::size_t>(end - stop));
+  double factor = 1;
+  for (const char letter : {'K', 'M', 'G', 'T'}) {
+    factor *= 1024;
+    if (unit.empty() || (unit[0] & ~0x20) != letter) continue;
+    unit.remove_prefix(1);
+    if (unit == "iB" || unit == "B" || unit.empty()) {
+      number *= factor;
+      unit = {};
+    }
+    break;
+  }
+  constexpr double kMost = 1e18;
+  if (error == std::errc{} && unit.empty() && number >= 1 && number <= kMost) {
+    return static_cast<std::uint64_t>(number);
+  }
+  return fail(kUsageError, fmt::format("{} takes a number of bytes, as 1500000, 900M or 1.5G, and "
+                                       "not '{}'",
                                        option, printable(text)));
 }
 

@@ -14,7 +14,7 @@ namespace orrery::cli {
 Result<std::vector<int>> read_numbers(std::string_view option, const std::string& text, int least,
                                       int most);
 
-// "1500000", "512K", "3.5G": bytes; K, M, G and T are powers of 1024. Wrong usage names the option.
+// "1500000", "1.5M", "2GiB": bytes, K, M and G being powers of 1024. At least one.
 Result<std::uint64_t> read_bytes(std::string_view option, const std::string& text);
 
 }  // namespace orrery::cli

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "cli/images.hpp"
 #include "cli/model_arg.hpp"
 #include "cli/numbers.hpp"
 #include "cli/terminal.hpp"
@@ -50,6 +51,13 @@ Result<storage::LoadMode> parse_load(const std::string& text) {
   if (text == "direct") return storage::LoadMode::direct;
   return fail(kUsageError, fmt::format("\"{}\" is no way to load; there are auto, map and direct",
                                        printable(text)));
+}
+
+Result<engine::Overflow> parse_overflow(const std::string& text) {
+  if (text == "error") return engine::Overflow::error;
+  if (text == "shift") return engine::Overflow::shift;
+  if (text == "roll") return engine::Overflow::roll;
+  return fail(kUsageError, fmt::format("\"{}\" is none of error, shift and roll", printable(text)));
 }
 
 void add_open_options(Command command, OpenOptions& options) {
@@ -101,15 +109,40 @@ void add_load_option(Command command, OpenOptions& options) {
 }
 
 std::string packed_phrase(const engine::Model& model) {
-  if (model.info().packed_bytes == 0) return "";
+  if (model.info().packed_bytes == 0) return model.info().image ? ", image" : "";
   const std::string place = model.packed_in();
   return place.empty() ? ", packed behind the first token" : ", packed in a " + place;
 }
 
-Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
-                                                        const OpenOptions& options,
-                                                        engine::Device device) {
-  ORRERY_TRY(const std::string path, locate_model(name));
+Result<engine::QuantizeMix> parse_mix(const std::string& text) {
+  if (const auto mix = engine::find_mix(text)) return *mix;
+  return fail(kUsageError, fmt::format("\"{}\" is no type that can be written; these are: {}",
+                                       printable(text), engine::mix_names()));
+}
+
+void add_image_options(Command command, OpenOptions& options) {
+  const Option quantize = command.option(
+      "--quantize",
+      [&options](const std::string& text) -> Status {
+        ORRERY_TRY(const engine::QuantizeMix mix, parse_mix(text));
+        options.quantize = mix.name;
+        return {};
+      },
+      "use the model with these element types (Q8_0, Q4_K_M, ...), from an image that is kept");
+  command
+      .option(
+          "--fit",
+          [&options](const std::string& text) -> Status {
+            ORRERY_TRY(options.fit, read_bytes("--fit", text));
+            return {};
+          },
+          "the same with the least loss that fits weights, cache and scratch into so many bytes")
+      .excludes(quantize);
+}
+
+Result<std::shared_ptr<const engine::Model>> open_file(const std::string& path,
+                                                       const OpenOptions& options,
+                                                       engine::Device device) {
   engine::ModelOptions model_options;
   model_options.device = device;
   model_options.threads = options.threads;
@@ -139,6 +172,14 @@ Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
   }
   for (const std::string& warning : model->warnings()) print_note("warning: " + printable(warning));
   return model;
+}
+
+Result<std::shared_ptr<const engine::Model>> open_model(const std::string& name,
+                                                        const OpenOptions& options,
+                                                        engine::Device device) {
+  ORRERY_TRY(const std::string path, locate_model(name));
+  return device == engine::Device::cpu ? open_form(path, options)
+                                       : open_file(path, options, device);
 }
 
 }  // namespace orrery::cli

@@ -1,12 +1,12 @@
 // orrery quantize: a model of other element types, and what that costs.
 #include <fmt/format.h>
 
-#include <atomic>
-#include <csignal>
 #include <memory>
+#include <utility>
 
 #include "cli/app.hpp"
 #include "cli/eval_text.hpp"
+#include "cli/images.hpp"
 #include "cli/model_arg.hpp"
 #include "cli/open_model.hpp"
 #include "cli/progress.hpp"
@@ -23,8 +23,6 @@ struct Options {
   bool no_eval = false;
   OpenOptions open;
 };
-
-std::atomic<bool> stop_requested{false};
 
 double per_weight(std::uint64_t bytes, std::uint64_t elements) {
   return 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
@@ -46,27 +44,15 @@ void print_sizes(const engine::QuantizeReport& report) {
 }
 
 Result<engine::QuantizeReport> write_model(const Options& options, const std::string& in) {
-  const auto mix = engine::find_mix(options.type);
-  if (!mix) {
-    return fail(kUsageError, fmt::format("\"{}\" is no type that can be written; these are: {}",
-                                         printable(options.type), engine::mix_names()));
-  }
-  engine::QuantizeOptions job{
-      .mix = *mix, .importance = nullptr, .threads = options.open.threads, .progress = {}};
+  engine::QuantizeOptions job;
+  ORRERY_TRY(job.mix, parse_mix(options.type));
+  job.threads = options.open.threads;
   engine::Importance importance;
   if (!options.imatrix.empty()) {
     ORRERY_TRY(importance, engine::read_importance(options.imatrix, storage::system_io()));
     job.importance = &importance;
   }
-  std::signal(SIGINT, [](int) { stop_requested = true; });
-  Progress progress("weights");
-  job.progress = [&](std::uint64_t done, std::uint64_t all) {
-    progress.update(done, all);
-    return !stop_requested.load();
-  };
-  ORRERY_TRY(const auto report, engine::quantize(in, options.out, job, storage::system_io()));
-  progress.finish();
-  std::signal(SIGINT, SIG_DFL);
+  ORRERY_TRY(const auto report, write_quantized(in, options.out, std::move(job)));
   if (report.was_quantized) {
     print_note("note: some weights of the source were quantized already; their losses add up");
   }
@@ -83,8 +69,8 @@ Result<engine::QuantizeReport> write_model(const Options& options, const std::st
 Status compare_models(const Options& options, const std::string& in) {
   OpenOptions open = options.open;
   open.context = eval_context(options.eval, open.context);
-  ORRERY_TRY(const auto model, open_model(options.out, open));
-  ORRERY_TRY(const auto reference, open_model(in, open));
+  ORRERY_TRY(const auto model, open_file(options.out, open));
+  ORRERY_TRY(const auto reference, open_file(in, open));
   ORRERY_TRY(const auto text, read_eval_text(options.eval, open.context, *model));
   ORRERY_TRY(const auto session, engine::Session::open(model->executor()));
   ORRERY_TRY(const auto reference_session, engine::Session::open(reference->executor()));

@@ -183,8 +183,14 @@ void add_run(Command program) {
       .range(0, 1 << 24);
   command.option("--system", options->system, "system message");
   command.option("--stop", options->stop, "stop before this text (repeatable)").repeatable();
-  command.option("--on-overflow", options->on_overflow, "error or shift, when the context is full")
-      .one_of({"error", "shift"});
+  command.option(
+      "--on-overflow",
+      [options](const std::string& text) -> Status {
+        ORRERY_TRY(options->overflow, parse_overflow(text));
+        return {};
+      },
+      "when the context is full: error, shift (drop the oldest half and read the rest again) or "
+      "roll (drop it and read nothing again)");
   command.option("--session", options->session,
                  "go on with the conversation that is kept under this name, and keep it");
   command.flag("--raw", options->raw, "no chat template: continue the text as it is");
@@ -194,6 +200,7 @@ void add_run(Command program) {
   add_adapter_option(command, options->adapters);
   add_open_options(command, options->open);
   add_load_option(command, options->open);
+  add_image_options(command, options->open);
   command.does([options, prompt] {
     options->has_prompt = prompt.given();
     return run(*options);

@@ -23,8 +23,7 @@ engine::GenerateOptions generate_options(const RunOptions& options) {
   engine::GenerateOptions generate;
   generate.max_tokens = options.max_tokens;
   generate.stop = options.stop;
-  generate.overflow =
-      options.on_overflow == "shift" ? engine::Overflow::shift : engine::Overflow::error;
+  generate.overflow = options.overflow;
   generate.cancel = &interrupted();
   return generate;
 }

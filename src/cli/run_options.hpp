@@ -25,7 +25,7 @@ struct RunOptions {
   std::optional<std::int32_t> top_k;
   std::optional<std::uint64_t> seed;
   std::vector<std::string> stop;
-  std::string on_overflow = "error";
+  engine::Overflow overflow = engine::Overflow::error;
   bool raw = false, quiet = false;
 
   bool is_constrained() const {

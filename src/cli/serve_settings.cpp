@@ -10,6 +10,7 @@
 #include "cli/app.hpp"
 #include "cli/config_file.hpp"
 #include "cli/model_arg.hpp"
+#include "cli/numbers.hpp"
 #include "cli/terminal.hpp"
 
 namespace orrery::cli {
@@ -34,22 +35,6 @@ Result<std::uint64_t> number(const std::string& text, std::uint64_t least, std::
                                          least, most));
   }
   return value;
-}
-
-// "1048576", "512M", "8G": K, M, G and T are powers of 1024.
-Result<std::uint64_t> byte_count(const std::string& text) {
-  std::string digits = text;
-  unsigned shift = 0;
-  constexpr std::string_view kUnits = "KMGT";
-  const std::size_t unit = text.empty() ? std::string_view::npos : kUnits.find(text.back());
-  if (unit != std::string_view::npos) {
-    digits.pop_back();
-    shift = 10 * (static_cast<unsigned>(unit) + 1);
-  }
-  const auto value = number(digits, 1, (std::uint64_t{1} << 50) >> shift);
-  if (value) return *value << shift;
-  return fail(kUsageError,
-              fmt::format("\"{}\" is no number of bytes such as 8G or 512M", printable(text)));
 }
 
 // Sets a number of any width.
@@ -143,6 +128,22 @@ const Setting kSettings[] = {
        return {};
      },
      flag},
+    {"on-overflow", "when the context is full: error (default), shift or roll, as of run",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.overflow, parse_overflow(v.back()));
+       return {};
+     }},
+    {"quantize", "use the models with these element types, from images that are kept",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(const engine::QuantizeMix mix, parse_mix(v.back()));
+       s.open.quantize = mix.name;
+       return {};
+     }},
+    {"fit", "the same with the least loss that fits each model into so many bytes",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.open.fit, read_bytes("fit", v.back()));
+       return {};
+     }},
     {"deterministic", "prefill with decode's number classes: slower, independent of chunking",
      [](S s, V v) -> Status {
        ORRERY_TRY(s.open.deterministic, truth(v.back()));
@@ -163,12 +164,12 @@ const Setting kSettings[] = {
      flag},
     {"memory", "most that models take together, as 8G or 512M",
      [](S s, V v) -> Status {
-       ORRERY_TRY(s.memory, byte_count(v.back()));
+       ORRERY_TRY(s.memory, read_bytes("memory", v.back()));
        return {};
      }},
     {"cache", "most that the cache of a model takes, as 2G or 512M",
      [](S s, V v) -> Status {
-       ORRERY_TRY(s.open.cache_bytes, byte_count(v.back()));
+       ORRERY_TRY(s.open.cache_bytes, read_bytes("cache", v.back()));
        return {};
      }},
     {"keep-alive", "how long an idle model stays, as 5m (default: named ones for ever, others 5m)",
@@ -262,6 +263,9 @@ Result<ServeSettings> ServeOptions::read() const {
     if (values.empty()) continue;
     const Status status = setting.set(settings, values);
     if (!status) return fail(kUsageError, where + ": " + status.error().message);
+  }
+  if (!settings.open.quantize.empty() && settings.open.fit > 0) {
+    return fail(kUsageError, "--quantize and --fit exclude each other");
   }
   if (settings.server.certificate.empty() != settings.server.key.empty()) {
     return fail(kUsageError, "--tls-cert and --tls-key are given together or not at all");

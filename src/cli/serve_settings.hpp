@@ -26,6 +26,7 @@ struct ServeSettings {
   AdapterFiles adapters;       // of the one model
   std::uint32_t running = 16;  // requests at once
   std::uint32_t queued = 256;
+  engine::Overflow overflow = engine::Overflow::error;
   std::chrono::seconds drain{30};
 };
 

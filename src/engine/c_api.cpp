@@ -197,7 +197,9 @@ engine::GenerateOptions convert(const orrery_generate_options& given) {
   for (std::size_t i = 0; given.stop != nullptr && i < given.n_stop; ++i) {
     if (given.stop[i] != nullptr) options.stop.emplace_back(given.stop[i]);
   }
-  options.overflow = given.shift != 0 ? engine::Overflow::shift : engine::Overflow::error;
+  options.overflow = given.shift == 0   ? engine::Overflow::error
+                     : given.shift == 2 ? engine::Overflow::roll
+                                        : engine::Overflow::shift;
   options.keep = given.keep;
   if (given.on_text != nullptr) {
     options.on_text = [callback = given.on_text, user = given.user](std::string_view piece) {

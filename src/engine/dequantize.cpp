@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tensor/decode.hpp"
+#include "tensor/packed.hpp"
 
 namespace orrery::engine {
 
@@ -37,6 +38,7 @@ Result<BoundPlan> Dequantized::widen(BoundPlan bound) {
       }
     }
     weight.dtype = DType::f32;
+    weight.layout = Layout::file;
   }
   return bound;
 }
@@ -47,8 +49,16 @@ Result<const std::byte*> Dequantized::decoded(const plan::Weight& weight, const 
     ORRERY_TRY(region, memory::Region::map(std::uint64_t{weight.rows} * weight.cols * 4));
     auto* out = reinterpret_cast<float*>(region.data());
     const std::uint64_t stride = row_bytes(weight.dtype, weight.cols);
+    std::vector<std::byte> unpacked(stride);
     for (std::uint64_t row = 0; row < weight.rows; ++row) {
-      decode_row(weight.dtype, data + row * stride, out + row * weight.cols, weight.cols);
+      const std::byte* source = data + row * stride;
+      if (weight.layout == Layout::packed) {
+        const std::uint64_t lane = row % kPackedRows;
+        unpack_row(weight.dtype, weight.cols, source - lane * stride, static_cast<int>(lane),
+                   unpacked.data());
+        source = unpacked.data();
+      }
+      decode_row(weight.dtype, source, out + row * weight.cols, weight.cols);
     }
   }
   return region.data();

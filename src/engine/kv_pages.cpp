@@ -202,19 +202,25 @@ Error KvPages::out_of_memory(SequenceId sequence) const {
                                   budget_, sequences_[sequence].length)};
 }
 
+// Copies a page that other sequences hold, too; false where there is no room.
+bool KvPages::own_page(Group& group, std::int32_t& page) {
+  if (group.users[page] == 1) return true;
+  const std::int32_t own = take(group);
+  if (own == kNoPage) return false;
+  const std::uint64_t bytes = group.shape.page_bytes();
+  std::memcpy(group.base + static_cast<std::uint64_t>(own) * bytes,
+              group.base + static_cast<std::uint64_t>(page) * bytes, bytes);
+  release(group, page);
+  page = own;
+  return true;
+}
+
 Status KvPages::extend_group(Group& group, SequenceId sequence, std::uint32_t new_length) {
   std::int32_t* table = entries(group, sequence);
   const std::uint32_t length = sequences_[sequence].length;
   if (length % plan::kPageTokens != 0 && new_length > length) {
-    std::int32_t& last = table[length / plan::kPageTokens];
-    if (group.users[last] > 1) {  // copy on write
-      const std::int32_t own = take(group);
-      if (own == kNoPage) return std::unexpected(out_of_memory(sequence));
-      const std::uint64_t bytes = group.shape.page_bytes();
-      std::memcpy(group.base() + static_cast<std::uint64_t>(own) * bytes,
-                  group.base() + static_cast<std::uint64_t>(last) * bytes, bytes);
-      release(group, last);
-      last = own;
+    if (!own_page(group, table[length / plan::kPageTokens])) {
+      return std::unexpected(out_of_memory(sequence));
     }
   }
   for (std::uint32_t i = pages_for(length); i < pages_for(new_length); ++i) {
@@ -279,6 +285,31 @@ void KvPages::drop_behind(SequenceId sequence) {
       table[i - 1] = kNoPage;
     }
   }
+}
+
+Status KvPages::roll(SequenceId sequence, std::uint32_t first, std::uint32_t count) {
+  Sequence& state = sequences_[sequence];
+  if (state.is_lost) return std::unexpected(lost_pages());
+  const std::uint32_t pages = pages_for(state.length);
+  ORRERY_CHECK(std::uint64_t{first + count} * plan::kPageTokens <= state.length);
+  for (Group& group : groups_) {
+    ORRERY_CHECK(!group.is_state());
+    std::int32_t* table = entries(group, sequence);
+    for (std::uint32_t i = first + count; i < pages; ++i) {
+      if (table[i] == kNoPage || own_page(group, table[i])) continue;
+      return std::unexpected(out_of_memory(sequence));
+    }
+  }
+  for (Group& group : groups_) {
+    std::int32_t* table = entries(group, sequence);
+    for (std::uint32_t i = first; i < first + count; ++i) {
+      if (table[i] != kNoPage) release(group, table[i]);
+    }
+    std::copy(table + first + count, table + pages, table + first);
+    std::fill(table + pages - count, table + pages, kNoPage);
+  }
+  state.length -= count * plan::kPageTokens;
+  return {};
 }
 
 std::uint32_t KvPages::share_prefix(SequenceId from, SequenceId to, std::uint32_t length) {

@@ -75,6 +75,10 @@ class KvPages {
   std::uint32_t reusable(SequenceId sequence, std::uint32_t length) const;
   // Returns pages that lie wholly behind the window of the token at length().
   void drop_behind(SequenceId sequence);
+  // Drops entries [first, first + count) of the tables, whole pages; those behind them move up.
+  // Pages behind them that others hold too are copied, to be written: E_MEMORY, and nothing has
+  // changed, where there is no room. No group is a state.
+  Status roll(SequenceId sequence, std::uint32_t first, std::uint32_t count);
   // Lets an empty sequence begin with the whole pages of the first `length` positions of another:
   // they are counted, not copied, but for the one of each state group. Returns the positions
   // covered (a multiple of 64, or 0).
@@ -147,6 +151,7 @@ class KvPages {
   std::int32_t take(Group& group);
   void release(Group& group, std::int32_t page);
   bool reclaim(std::uint64_t bytes);
+  bool own_page(Group& group, std::int32_t& page);
   Status extend_group(Group& group, SequenceId sequence, std::uint32_t new_length);
   Error out_of_memory(SequenceId sequence) const;
   void release_from(Group& group, SequenceId sequence, std::uint32_t first);

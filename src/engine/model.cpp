@@ -10,6 +10,7 @@
 #include "base/checked.hpp"
 #include "base/clock.hpp"
 #include "base/topology.hpp"
+#include "engine/packable.hpp"
 #include "storage/direct_read.hpp"
 
 namespace orrery::engine {
@@ -77,6 +78,7 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& path,
   model->options_ = options;
   double start = now_seconds();
   ORRERY_TRY_VOID(model->load_files(path, io));
+  ORRERY_TRY_VOID(model->load_image());
   const auto found = model->checkpoint_->warnings();
   model->warnings_.assign(found.begin(), found.end());
   // Parameters and shapes first: a model that is refused for them costs no vocabulary.
@@ -276,10 +278,23 @@ std::uint64_t Model::weight_bytes() const {
   return bytes;
 }
 
+bool packs(WeightLayout layout, std::uint64_t bytes) {
+  if (layout != WeightLayout::automatic) return layout == WeightLayout::packed;
+  return bytes <= std::max<std::uint64_t>(last_level_cache(), kSmallModel);
+}
+
 bool Model::packs_weights() const {
-  if (options_.device != Device::cpu || options_.layout == WeightLayout::file) return false;
-  if (options_.layout == WeightLayout::packed) return true;
-  return weight_bytes() <= std::max<std::uint64_t>(last_level_cache(), kSmallModel);
+  if (options_.device != Device::cpu || (info_.image && info_.image->packed)) return false;
+  return packs(options_.layout, weight_bytes());
+}
+
+Status Model::load_image() {
+  if (!is_image(*checkpoint_)) return {};
+  ORRERY_TRY(info_.image, read_image(*checkpoint_));
+  if (!info_.image->packed || options_.device != Device::reference) return {};
+  return fail("E_UNSUPPORTED", fmt::format("{}: the reference device reads no packed weights; name "
+                                           "the model that the image was made of",
+                                           checkpoint_->label()));
 }
 
 Result<std::uint32_t> Model::choose_context(std::span<const plan::CacheGroup> groups,
@@ -328,6 +343,7 @@ Result<BoundPlan> Model::record(plan::Phase phase, plan::Capacity capacity,
                                           .k_type = is_f32 ? DType::f32 : options_.k_type,
                                           .v_type = is_f32 ? DType::f32 : options_.v_type,
                                           .pooling = options_.pooling}));
+  ORRERY_TRY_VOID(check_packed(bound.plan));
   ORRERY_TRY(bound.weights, loaded_->bind(bound.plan));
   bound.experts = loaded_->bind_experts(bound.plan);
   return bound;

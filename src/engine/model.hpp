@@ -17,6 +17,7 @@
 #include "engine/dequantize.hpp"
 #include "engine/embedder.hpp"
 #include "engine/executor.hpp"
+#include "engine/image.hpp"
 #include "engine/model_defaults.hpp"
 #include "engine/packed_weights.hpp"
 #include "engine/sampler_params.hpp"
@@ -77,10 +78,14 @@ struct ModelInfo {
   std::uint64_t cache_budget_bytes = 0;
   std::uint32_t context = 0;  // tokens of a sequence
   std::uint32_t training_context = 0;
-  std::string load;               // how the pages of the files came into memory
-  bool packed_elsewhere = false;  // another model or process has packed them
+  std::string load;                     // how the pages of the files came into memory
+  bool packed_elsewhere = false;        // another model or process has packed them
+  std::optional<ImageInfo> image = {};  // what the file says, if it is one
   LoadTimes times;
 };
+
+// Whether weights of so many bytes are packed on device cpu.
+bool packs(WeightLayout layout, std::uint64_t bytes);
 
 class Model : public std::enable_shared_from_this<Model> {
  public:
@@ -129,6 +134,7 @@ class Model : public std::enable_shared_from_this<Model> {
 
  private:
   Model() = default;
+  Status load_image();
   Status load_files(const std::string& path, storage::Io& io);
   Status load_parts();
   Status load_text();

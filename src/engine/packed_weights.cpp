@@ -107,6 +107,7 @@ void PackedWeights::choose(const BoundPlan& bound) {
       if (id == plan::kNone) continue;
       const plan::Weight& weight = bound.plan.weights[static_cast<std::size_t>(id)];
       const std::byte* source = bound.weights[static_cast<std::size_t>(id)];
+      if (weight.layout == Layout::packed) continue;  // an image's
       if (!is_packable(weight.dtype, weight.rows, weight.cols)) continue;
       items_.try_emplace({source, weight.rows}, Item{weight, source});
     }

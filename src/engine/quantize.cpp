@@ -5,19 +5,25 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/checked.hpp"
 #include "base/thread_team.hpp"
 #include "base/topology.hpp"
+#include "engine/image.hpp"
 #include "engine/model_defaults.hpp"
+#include "engine/packable.hpp"
 #include "model/gguf_image.hpp"
+#include "storage/gguf.hpp"
 #include "storage/gguf_writer.hpp"
 #include "tensor/decode.hpp"
 #include "tensor/encode.hpp"
+#include "tensor/packed.hpp"
 #include "text/gguf_keys.hpp"
 
 namespace orrery::engine {
@@ -72,6 +78,38 @@ void encode_rows(Slice& slice) {
   }
 }
 
+// Panels in the place of their rows.
+void pack_rows(DType type, std::uint64_t cols, std::span<std::byte> rows) {
+  std::vector<std::byte> panel(kPackedRows * row_bytes(type, cols));
+  for (std::size_t at = 0; at < rows.size(); at += panel.size()) {
+    pack_panel(type, cols, rows.data() + at, panel.data());
+    std::memcpy(rows.data() + at, panel.data(), panel.size());
+  }
+}
+
+std::uint32_t count_layers(const GgufImage& image) {
+  const auto architecture = image.metadata.string_or("general.architecture", "");
+  if (!architecture) return 0;
+  return image.metadata.u32_or(std::string(*architecture) + ".block_count", 0).value_or(0);
+}
+
+// `shrinks`: a matrix that is as small already keeps its type.
+std::vector<storage::GgufTensor> targets_of(const GgufImage& image,
+                                            const std::optional<QuantizeMix>& mix, bool shrinks) {
+  MixModel model{.n_layers = count_layers(image), .tied = true};
+  for (const ImageTensor& tensor : image.tensors) {
+    if (tensor.as.name == "output.weight") model.tied = false;
+  }
+  std::vector<storage::GgufTensor> targets;
+  for (const ImageTensor& tensor : image.tensors) {
+    storage::GgufTensor target = tensor.as;
+    if (mix) target.type = mixed_type(*mix, model, tensor.as);
+    const bool stays = shrinks && target.n_dims > 1 && target.bytes() >= tensor.as.bytes();
+    targets.push_back(stays ? tensor.as : target);
+  }
+  return targets;
+}
+
 class Quantizer {
  public:
   Quantizer(GgufImage image, const QuantizeOptions& options)
@@ -82,11 +120,13 @@ class Quantizer {
   Result<QuantizeReport> write(const std::string& out, storage::Io& io);
 
  private:
-  void choose_types();
+  Status choose_types();
   void set_keys();
-  Status write_tensor(const ImageTensor& tensor, DType type);
-  Status write_copy(const ImageTensor& tensor);
-  Status encode(const ImageTensor& tensor, DType type);
+  Status set_image_keys(storage::Io& io);
+  Status put(std::span<const std::byte> bytes);
+  Status write_tensor(const ImageTensor& tensor, const storage::GgufTensor& target);
+  Status write_copy(const ImageTensor& tensor, Layout layout);
+  Status encode(const ImageTensor& tensor, const storage::GgufTensor& target);
   std::vector<std::vector<float>> importance_of(const ImageTensor& tensor, DType type);
   Status tell_progress(std::uint64_t elements);
 
@@ -95,32 +135,34 @@ class Quantizer {
   ThreadTeam team_;
   std::vector<storage::GgufTensor> targets_;
   std::optional<storage::GgufWriter> writer_;
+  std::optional<ImageSums> sums_;
+  bool packs_ = false;
   QuantizeReport report_;
   std::uint64_t done_ = 0;  // elements
   std::vector<std::byte> buffer_;
 };
 
-std::uint32_t count_layers(const GgufImage& image) {
-  const auto architecture = image.metadata.string_or("general.architecture", "");
-  if (!architecture) return 0;
-  return image.metadata.u32_or(std::string(*architecture) + ".block_count", 0).value_or(0);
-}
-
-void Quantizer::choose_types() {
-  MixModel model{.n_layers = count_layers(image_), .tied = true};
-  for (const ImageTensor& tensor : image_.tensors) {
-    if (tensor.as.name == "output.weight") model.tied = false;
+Status Quantizer::choose_types() {
+  targets_ = targets_of(image_, options_.mix, options_.image);
+  std::set<std::string> packable;
+  if (options_.packed) {
+    ORRERY_TRY(packable, find_packable(image_.checkpoint));
   }
-  for (const ImageTensor& tensor : image_.tensors) {
-    storage::GgufTensor target = tensor.as;
-    target.type = mixed_type(options_.mix, model, tensor.as);
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    storage::GgufTensor& target = targets_[i];
+    const ImageTensor& tensor = image_.tensors[i];
+    if (packable.contains(target.name) &&
+        is_packable(target.type, target.dims[1], target.dims[0])) {
+      target.layout = Layout::packed;
+      packs_ = true;
+    }
     report_.elements += target.dims[0] * target.n_rows();
     report_.bytes_before += tensor.as.bytes();
     report_.bytes_after += target.bytes();
     ++report_.tensors[target.type];
     report_.was_quantized |= dtype_info(tensor.as.type).is_quantized;
-    targets_.push_back(std::move(target));
   }
+  return {};
 }
 
 // Says what the file is now.
@@ -132,11 +174,38 @@ void Quantizer::set_keys() {
       metadata.insert(key, value);
     }
   }
-  if (options_.mix.file_type != kNoFileType) {
-    metadata.insert("general.file_type", std::uint64_t{options_.mix.file_type});
+  if (options_.mix->file_type != kNoFileType) {
+    metadata.insert("general.file_type", std::uint64_t{options_.mix->file_type});
   }
   metadata.insert("general.quantization_version", kVersion);
   image_.metadata = std::move(metadata);
+}
+
+// What image.hpp says.
+Status Quantizer::set_image_keys(storage::Io& io) {
+  ORRERY_TRY(const ImageSource source, identify_source(*image_.checkpoint, io));
+  storage::Metadata metadata;
+  for (const auto& [key, value] : image_.metadata.all()) {
+    if (key != "general.alignment") metadata.insert(key, value);
+  }
+  const auto text = [&](std::string_view key, std::string value) {
+    metadata.insert(key, image_.keep(std::move(value)));
+  };
+  metadata.insert("general.alignment", std::uint64_t{kImageAlignment});
+  metadata.insert(storage::kImageVersionKey, std::uint64_t{kImageVersion});
+  text("orrery.image.types", options_.mix ? std::string(options_.mix->name) : "");
+  text("orrery.image.layout", packs_ ? "rows16" : "file");
+  text("orrery.image.source", source.path);
+  metadata.insert("orrery.image.source_bytes", source.bytes);
+  metadata.insert("orrery.image.source_modified", source.modified_ns);
+  text("orrery.image.source_hash", fmt::format("{:016x}", source.hash));
+  image_.metadata = std::move(metadata);
+  return {};
+}
+
+Status Quantizer::put(std::span<const std::byte> bytes) {
+  if (sums_) sums_->add(bytes);
+  return writer_->append(bytes);
 }
 
 Status Quantizer::tell_progress(std::uint64_t elements) {
@@ -145,12 +214,20 @@ Status Quantizer::tell_progress(std::uint64_t elements) {
   return fail("E_STOPPED", "stopped; nothing was written");
 }
 
-Status Quantizer::write_copy(const ImageTensor& tensor) {
+Status Quantizer::write_copy(const ImageTensor& tensor, Layout layout) {
   std::span<const std::byte> bytes = tensor.bytes();
+  const std::uint64_t panel = kPackedRows * row_bytes(tensor.as.type, tensor.as.dims[0]);
+  const std::uint64_t most = std::max<std::uint64_t>(kSliceElements / panel, 1) * panel;
   while (!bytes.empty()) {
-    const auto part = bytes.first(std::min<std::size_t>(bytes.size(), kSliceElements));
-    ORRERY_TRY_VOID(writer_->append(part));
+    const auto part = bytes.first(std::min<std::size_t>(bytes.size(), most));
     bytes = bytes.subspan(part.size());
+    if (layout == Layout::file) {
+      ORRERY_TRY_VOID(put(part));
+      continue;
+    }
+    buffer_.assign(part.begin(), part.end());
+    pack_rows(tensor.as.type, tensor.as.dims[0], buffer_);
+    ORRERY_TRY_VOID(put(buffer_));
   }
   return tell_progress(tensor.as.dims[0] * tensor.as.n_rows());
 }
@@ -168,10 +245,12 @@ std::vector<std::vector<float>> Quantizer::importance_of(const ImageTensor& tens
   return columns;
 }
 
-Status Quantizer::encode(const ImageTensor& tensor, DType type) {
+Status Quantizer::encode(const ImageTensor& tensor, const storage::GgufTensor& target) {
+  const DType type = target.type;
   const std::uint64_t n = tensor.as.dims[0], rows = tensor.as.n_rows();
   const std::uint64_t stride = row_bytes(type, n);
-  const std::uint64_t step = std::max<std::uint64_t>(kSliceElements / n, 1);
+  const std::uint64_t step =  // in whole panels
+      std::max<std::uint64_t>(kSliceElements / n / kPackedRows, 1) * kPackedRows;
   const auto importance = importance_of(tensor, type);
   buffer_.resize(std::min(step, rows) * stride);
   for (std::uint64_t begin = 0; begin < rows; begin += step) {
@@ -182,33 +261,41 @@ Status Quantizer::encode(const ImageTensor& tensor, DType type) {
                   fmt::format("tensor {} holds the value {}, which {} cannot hold", tensor.as.name,
                               slice.refused.load(), dtype_info(type).name));
     }
-    const std::uint64_t bytes = (slice.end - begin) * stride;
-    ORRERY_TRY_VOID(writer_->append(std::span(buffer_).first(bytes)));
+    const auto bytes = std::span(buffer_).first((slice.end - begin) * stride);
+    if (target.layout == Layout::packed) pack_rows(type, n, bytes);
+    ORRERY_TRY_VOID(put(bytes));
     ORRERY_TRY_VOID(tell_progress((slice.end - begin) * n));
   }
   return {};
 }
 
-Status Quantizer::write_tensor(const ImageTensor& tensor, DType type) {
+Status Quantizer::write_tensor(const ImageTensor& tensor, const storage::GgufTensor& target) {
   if (!tensor.has_data()) {
     return fail("E_NODATA", fmt::format("the data of tensor {} was not read", tensor.as.name));
   }
-  if (tensor.is_plain() && tensor.as.type == type) {
-    ORRERY_TRY_VOID(write_copy(tensor));
+  if (tensor.is_plain() && tensor.as.type == target.type) {
+    ORRERY_TRY_VOID(write_copy(tensor, target.layout));
   } else {
-    ORRERY_TRY_VOID(encode(tensor, type));
+    ORRERY_TRY_VOID(encode(tensor, target));
   }
   if (tensor.experts.empty()) image_.checkpoint->release(tensor.bytes());
   return {};
 }
 
 Result<QuantizeReport> Quantizer::write(const std::string& out, storage::Io& io) {
-  choose_types();
-  set_keys();
+  ORRERY_TRY_VOID(choose_types());
+  if (options_.mix) set_keys();
+  if (options_.image) {
+    ORRERY_TRY_VOID(set_image_keys(io));
+    std::vector<std::uint64_t> sizes;
+    for (const storage::GgufTensor& target : targets_) sizes.push_back(target.bytes());
+    sums_.emplace(std::move(sizes));
+  }
   ORRERY_TRY(writer_, storage::GgufWriter::create(out, image_.metadata, targets_, io));
   for (std::size_t i = 0; i < targets_.size(); ++i) {
-    ORRERY_TRY_VOID(write_tensor(image_.tensors[i], targets_[i].type));
+    ORRERY_TRY_VOID(write_tensor(image_.tensors[i], targets_[i]));
   }
+  if (sums_) ORRERY_TRY_VOID(writer_->append_tail(sums_->tail(writer_->head())));
   ORRERY_TRY_VOID(image_.checkpoint->check_files(true));
   ORRERY_TRY_VOID(writer_->finish());
   return report_;
@@ -249,6 +336,12 @@ bool is_same_file(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+std::uint64_t image_bytes(const GgufImage& image, const std::optional<QuantizeMix>& mix) {
+  std::uint64_t bytes = 0;
+  for (const storage::GgufTensor& target : targets_of(image, mix, true)) bytes += target.bytes();
+  return bytes;
+}
+
 Result<QuantizeReport> quantize(const std::string& in, const std::string& out,
                                 const QuantizeOptions& options, storage::Io& io) {
   ORRERY_TRY_VOID(check_target(out, io));
@@ -256,6 +349,10 @@ Result<QuantizeReport> quantize(const std::string& in, const std::string& out,
   for (const std::string& file : checkpoint->files()) {
     if (file != out && !is_same_file(file, out)) continue;
     return fail("E_SAME", fmt::format("{}: is the model that is read; name another file", out));
+  }
+  if (is_image(*checkpoint)) {
+    return fail("E_IMAGE", fmt::format("{}: is an image itself; name the model it was made of",
+                                       checkpoint->label()));
   }
   ORRERY_TRY(GgufImage image, model::gguf_image(checkpoint));
   if (checkpoint->format() != storage::Format::gguf) {

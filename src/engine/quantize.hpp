@@ -1,22 +1,26 @@
-// Writes a model anew as a GGUF file of other element types.
+// Writes a model anew as a GGUF file of other element types, or as an image.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "engine/importance.hpp"
 #include "engine/quantize_mix.hpp"
+#include "model/gguf_image.hpp"
 #include "storage/io.hpp"
 #include "tensor/dtype.hpp"
 
 namespace orrery::engine {
 
 struct QuantizeOptions {
-  QuantizeMix mix;
+  std::optional<QuantizeMix> mix;  // none: every tensor keeps its type
+  bool image = false;              // see image.hpp; what is as small already keeps its type
+  bool packed = false;             // of an image: what can be packed is
   const Importance* importance = nullptr;
   int threads = 0;  // 0: physical cores
   // Elements done and in all; false stops with E_STOPPED.
@@ -33,9 +37,13 @@ struct QuantizeReport {
 
 // Reads the model at `in` (GGUF or safetensors) and writes `out`. Memory: the pages of one tensor
 // and a few MiB. Errors: those of Checkpoint::open, gguf_image and Io; E_SAME when `out` is a file
-// of `in`; E_VALUE for a weight that is not finite or too large for its type. After an error, or a
-// death, `out` is as it was before.
+// of `in`; E_IMAGE when `in` is an image (the losses would add up unseen); E_VALUE for a weight
+// that is not finite or too large for its type. After an error, or a death, `out` is as it was
+// before.
 Result<QuantizeReport> quantize(const std::string& in, const std::string& out,
                                 const QuantizeOptions& options, storage::Io& io);
+
+// Bytes of the weights that an image of this mix would have.
+std::uint64_t image_bytes(const model::GgufImage& image, const std::optional<QuantizeMix>& mix);
 
 }  // namespace orrery::engine

@@ -226,20 +226,24 @@ void SchedulerLoop::deliver(Task& task, const Result<text::TokenId>& token) {
   if (task.answer.finish()) return end(task, *task.answer.finish());
   const std::uint32_t context = writer_.executor->context();
   if (task.list.size() <= context) return;
-  if (task.request.overflow == Overflow::error || task.request.keep >= context) {
-    return end(task, FinishReason::context);
-  }
+  const bool shifts = task.request.overflow == Overflow::shift && task.request.keep < context;
+  if (!shifts && task.request.overflow != Overflow::roll) return end(task, FinishReason::context);
   shift(task);
 }
 
-// The list is too long: a part of it goes, and what comes behind is computed again.
+// The list is too long: a part of it goes; what comes behind moves up or is computed again.
 void SchedulerLoop::shift(Task& task) {
-  const std::uint32_t context = writer_.executor->context(), keep = task.request.keep;
-  const auto kept = task.list.begin() + keep;
-  const std::size_t dropped = shift_of(task.list.size(), context, keep);
-  task.list.erase(kept, kept + static_cast<std::ptrdiff_t>(dropped));
+  EvaluateOptions options;
+  options.overflow = task.request.overflow;
+  options.keep = task.request.keep;
+  const Dropped dropped = dropped_of(task.list.size(), *writer_.executor, options);
+  const auto kept = task.list.begin() + dropped.first;
+  task.list.erase(kept, kept + static_cast<std::ptrdiff_t>(dropped.count));
   if (task.session == nullptr) return;
   const auto turn = writer_.executor->turn();
+  const bool can_roll = options.overflow == Overflow::roll &&
+                        dropped.first + dropped.count <= task.session->held().size();
+  if (can_roll && task.session->roll(dropped)) return;
   task.session->rewind(task.list);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/checked.hpp"
+#include "engine/roll.hpp"
 
 namespace orrery::engine {
 namespace {
@@ -34,13 +35,21 @@ Status check_tokens(std::span<const text::TokenId> tokens, const Executor& execu
 
 Status check_length(std::size_t n, const Executor& executor, const EvaluateOptions& options) {
   const std::uint32_t context = executor.context();
+  if (options.overflow == Overflow::roll) {
+    return check_rolls(executor.decode_plan(), context, options.keep);
+  }
   if (n <= context || (options.overflow == Overflow::shift && options.keep < context)) return {};
   return context_error(n, context);
 }
 
-std::size_t shift_of(std::size_t n, std::uint32_t context, std::uint32_t keep) {
-  const std::size_t step = std::max<std::size_t>(1, (context - keep) / 2);
-  return ceil_div(n - context, step) * step;
+Dropped dropped_of(std::size_t n, const Executor& executor, const EvaluateOptions& options) {
+  const std::uint32_t context = executor.context();
+  Dropped dropped{options.keep, std::max<std::size_t>(1, (context - options.keep) / 2)};
+  if (options.overflow == Overflow::roll) {
+    dropped = {roll_sinks(options.keep), roll_step(executor.decode_plan(), context, options.keep)};
+  }
+  dropped.count *= ceil_div(n - context, dropped.count);
+  return dropped;
 }
 
 Result<std::unique_ptr<Session>> Session::open(std::shared_ptr<Executor> executor) {
@@ -108,12 +117,13 @@ Result<Evaluation> Session::evaluate(std::span<const text::TokenId> tokens,
   Evaluation evaluation;
   ORRERY_TRY_VOID(check_length(tokens.size(), *executor_, options));
   if (tokens.size() > context) {
-    const std::size_t dropped = shift_of(tokens.size(), context, options.keep);
-    evaluation.dropped = static_cast<std::uint32_t>(dropped);
-    wanted_.assign(tokens.begin(), tokens.begin() + options.keep);
-    const auto rest = tokens.subspan(options.keep + dropped);
+    const Dropped dropped = dropped_of(tokens.size(), *executor_, options);
+    evaluation.dropped = static_cast<std::uint32_t>(dropped.count);
+    wanted_.assign(tokens.begin(), tokens.begin() + dropped.first);
+    const auto rest = tokens.subspan(dropped.first + dropped.count);
     wanted_.insert(wanted_.end(), rest.begin(), rest.end());
     tokens = wanted_;
+    if (options.overflow == Overflow::roll) roll_towards(tokens, dropped);
   }
   ORRERY_TRY_VOID(check_tokens(tokens, *executor_));
 
@@ -142,6 +152,42 @@ Result<Evaluation> Session::evaluate(std::span<const text::TokenId> tokens,
   }
   evaluation.logits = executor_->logits(0);
   return evaluation;
+}
+
+Status Session::roll(const Dropped& dropped) {
+  const std::size_t end = dropped.first + dropped.count;
+  ORRERY_CHECK(end % plan::kPageTokens == 0 && dropped.first % plan::kPageTokens == 0);
+  ORRERY_CHECK(end <= held_.size());
+  KvPages& kv = executor_->kv();
+  const auto first = static_cast<std::uint32_t>(dropped.first / plan::kPageTokens);
+  const auto count = static_cast<std::uint32_t>(dropped.count / plan::kPageTokens);
+  ORRERY_TRY_VOID(kv.roll(sequence_, first, count));
+  rotate_keys(executor_->decode_plan(), kv, sequence_, first,
+              -static_cast<std::int64_t>(dropped.count));
+  const auto begin = held_.begin() + dropped.first;
+  held_.erase(begin, begin + static_cast<std::ptrdiff_t>(dropped.count));
+  unchanged_ = std::min(unchanged_, dropped.first);
+  return {};
+}
+
+// Where the pages hold the list as it was before one or more steps of dropping, they take them. If
+// not, or if memory is short, evaluate() computes the list again.
+void Session::roll_towards(std::span<const text::TokenId> tokens, const Dropped& dropped) {
+  const std::span<const text::TokenId> held = held_;
+  const std::size_t n = std::min(held.size(), tokens.size());
+  if (n == held.size() && std::ranges::equal(held, tokens.first(n))) return;
+  const std::size_t step = plan::kPageTokens;
+  for (std::size_t count = step; count <= dropped.count; count += step) {
+    if (dropped.first + count >= held.size()) return;
+    const auto rest = held.subspan(dropped.first + count);
+    if (dropped.first + rest.size() > tokens.size()) continue;
+    if (!std::ranges::equal(held.first(dropped.first), tokens.first(dropped.first)) ||
+        !std::ranges::equal(rest, tokens.subspan(dropped.first, rest.size()))) {
+      continue;
+    }
+    static_cast<void>(roll({dropped.first, count}));
+    return;
+  }
 }
 
 std::uint32_t Session::reusable(std::span<const text::TokenId> tokens) const {

@@ -17,31 +17,36 @@
 
 namespace orrery::engine {
 
-// What happens to a list that is longer than the context. shift: after the first `keep` tokens the
-// oldest are dropped, half of the rest at a time, and everything behind them is computed again.
-enum class Overflow : std::uint8_t { error, shift };
+// What happens to a list that is longer than the context: after the first `keep` tokens the oldest
+// are dropped, half of the rest at a time. shift: everything behind them is computed again. roll:
+// what is behind them stays as it was computed and moves up (roll.hpp), in whole pages.
+enum class Overflow : std::uint8_t { error, shift, roll };
 
 struct EvaluateOptions {
   Overflow overflow = Overflow::error;
-  std::uint32_t keep = 0;                     // tokens at the front that a shift never drops
+  std::uint32_t keep = 0;                     // tokens at the front that are never dropped
   const std::atomic<bool>* cancel = nullptr;  // looked at between slices: E_CANCELLED
   // Called after every slice but the last with tokens done and to do.
   std::function<void(std::uint32_t, std::uint32_t)> progress;
 };
 
-// Tokens that a shift drops of n > context: whole steps of half of what is not kept, so that the
-// list stays the same, token by token, until the context is full again. keep < context.
-std::size_t shift_of(std::size_t n, std::uint32_t context, std::uint32_t keep);
+// What is dropped of n > context tokens, which check_length() allowed: whole steps of half of what
+// is not kept, so that the list stays the same, token by token, until the context is full again.
+struct Dropped {
+  std::uint32_t first = 0;  // tokens in front of it
+  std::size_t count = 0;
+};
+Dropped dropped_of(std::size_t n, const Executor& executor, const EvaluateOptions& options);
 // E_TOKENS: there are tokens, and all are of the vocabulary.
 Status check_tokens(std::span<const text::TokenId> tokens, const Executor& executor);
-// E_CONTEXT: they fit into the context, or the options let them shift.
+// E_CONTEXT: they fit into the context, or the options let them be dropped; those of check_rolls().
 Status check_length(std::size_t n, const Executor& executor, const EvaluateOptions& options);
 
 struct Evaluation {
   std::span<const float> logits;  // (vocab), of the last token
   std::uint32_t reused = 0;       // tokens that the pages held already
   std::uint32_t computed = 0;
-  std::uint32_t dropped = 0;  // by a shift
+  std::uint32_t dropped = 0;  // of a list that was too long
 };
 
 // An adapter that Model::load_adapter gave this number, and its factor (1: as it was trained).
@@ -80,6 +85,9 @@ class Session {
   // Computes tokens behind those that are held, at most Executor::max_prefill_tokens().
   // `wants_logits`: of the last one, in row 0.
   Status advance(std::span<const text::TokenId> tokens, bool wants_logits);
+  // Rolls what is held: drops these tokens and moves those behind them up (whole pages; a CHECK).
+  // E_MEMORY, and nothing has changed, where shared pages cannot be copied; E_CHANGED.
+  Status roll(const Dropped& dropped);
   // An empty session begins with the whole pages of the first `length` tokens of another, and with
   // its adapters. Returns the tokens covered.
   std::uint32_t share(const Session& from, std::uint32_t length);
@@ -101,11 +109,12 @@ class Session {
   Status append_slice(std::span<const text::TokenId> tokens, std::span<const std::int32_t> outputs);
   void truncate(std::uint32_t length);
   void forget_run(std::uint32_t start);
+  void roll_towards(std::span<const text::TokenId> tokens, const Dropped& dropped);
 
   std::shared_ptr<Executor> executor_;
   SequenceId sequence_;
   std::vector<text::TokenId> held_;    // capacity: the context
-  std::vector<text::TokenId> wanted_;  // capacity: the context; a shifted list
+  std::vector<text::TokenId> wanted_;  // capacity: the context; a list without what was dropped
   // The SessionFile that it was last saved to or restored from (0: none), and how many of the
   // positions from then were never given up since: their whole pages are the file's.
   std::uint64_t saved_to_ = 0;

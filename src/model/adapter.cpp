@@ -166,7 +166,7 @@ bool Fitter::reorders(const std::string& name) const {
 
 Status Fitter::decode(const AdapterTensors& tensors, AdapterPair& pair) const {
   for (const storage::TensorInfo* half : {tensors.a, tensors.b}) {
-    if (half->data == nullptr || !is_decodable(half->type)) {
+    if (half->data == nullptr || !is_decodable(half->type) || half->layout != Layout::file) {
       return refuse(fmt::format("tensor {} has type {}, which adapters cannot have",
                                 in_quotes(half->name), dtype_info(half->type).name));
     }

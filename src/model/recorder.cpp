@@ -111,7 +111,8 @@ std::string Recorder::full_name(std::string_view stem, std::string_view ending) 
 WeightId Recorder::add(const std::string& name, Result<Tensor> tensor, std::uint32_t begin,
                        std::uint32_t rows, std::uint32_t cols) {
   if (!tensor && !error_) error_ = tensor.error();
-  return builder_.weight({name, tensor ? tensor->dtype : DType::f32, rows, cols, begin});
+  return builder_.weight({name, tensor ? tensor->dtype : DType::f32, rows, cols, begin,
+                          tensor ? tensor->layout : Layout::file});
 }
 
 WeightId Recorder::matrix(std::string_view stem, std::uint32_t rows, std::uint32_t cols) {

@@ -130,11 +130,12 @@ std::optional<Tensor> Tensors::peek(const std::string& name) const {
   return Tensor{info->type, info->dims[1], info->dims[0], info->data};
 }
 
-Result<const TensorInfo*> Tensors::require(const std::string& name) {
-  return use(locate(name), file_name(name));
+Result<const TensorInfo*> Tensors::require(const std::string& name, bool takes_packed) {
+  return use(locate(name), file_name(name), takes_packed);
 }
 
-Result<const TensorInfo*> Tensors::use(const TensorInfo* info, const std::string& file_name) {
+Result<const TensorInfo*> Tensors::use(const TensorInfo* info, const std::string& file_name,
+                                       bool takes_packed) {
   if (info == nullptr) {
     missing_.insert(file_name);
     return fail("E_TENSOR", fmt::format("tensor {} is missing", file_name));
@@ -144,6 +145,10 @@ Result<const TensorInfo*> Tensors::use(const TensorInfo* info, const std::string
     return fail("E_TENSOR",
                 fmt::format("tensor {} has type {}, supported weights are {}", info->name,
                             dtype_info(info->type).name, supported_types()));
+  }
+  if (info->layout == Layout::packed && !takes_packed) {
+    return fail("E_TENSOR",
+                fmt::format("tensor {} is packed, which it cannot be here", info->name));
   }
   return info;
 }
@@ -160,7 +165,7 @@ Result<Tensor> Tensors::resolve(const std::string& name, std::uint64_t rows, std
     ORRERY_CHECK(known->second.rows == rows && known->second.cols == cols);
     return known->second;
   }
-  ORRERY_TRY(const TensorInfo* info, require(name));
+  ORRERY_TRY(const TensorInfo* info, require(name, !transposed));
   const std::array<std::uint64_t, 4> expected =
       transposed ? std::array<std::uint64_t, 4>{rows, cols, 1, 1}
                  : std::array<std::uint64_t, 4>{cols, rows, 1, 1};
@@ -168,7 +173,7 @@ Result<Tensor> Tensors::resolve(const std::string& name, std::uint64_t rows, std
     return fail("E_SHAPE", fmt::format("tensor {} has shape {}, the parameters ask for ({}, {})",
                                        info->name, shape_text(*info), expected[1], expected[0]));
   }
-  Tensor tensor{info->type, rows, cols, info->data};
+  Tensor tensor{info->type, rows, cols, info->data, info->layout};
   if (transposed && info->data != nullptr) {
     const DTypeInfo& type = dtype_info(info->type);
     if (type.block_len != 1) {

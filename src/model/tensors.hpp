@@ -30,6 +30,7 @@ struct Tensor {
   DType dtype = DType::f32;
   std::uint64_t rows = 0, cols = 0;  // cols contiguous; vectors have one row
   const std::byte* data = nullptr;   // null in a checkpoint without tensor data
+  Layout layout = Layout::file;      // of matrices
 };
 
 // "(512, 128)", rows first.
@@ -96,10 +97,11 @@ class Tensors {
 
  private:
   const storage::TensorInfo* locate(const std::string& name) const;
-  Result<const storage::TensorInfo*> require(const std::string& name);
+  // E_TENSOR also for a packed one, unless the caller takes those.
+  Result<const storage::TensorInfo*> require(const std::string& name, bool takes_packed = false);
   // Marks a tensor as used; E_TENSOR when `info` is null or of a type that cannot be multiplied.
   Result<const storage::TensorInfo*> use(const storage::TensorInfo* info,
-                                         const std::string& file_name);
+                                         const std::string& file_name, bool takes_packed = false);
   // The name of an expert's own tensor, empty where the format has none.
   std::string expert_name(const std::string& name, std::uint64_t expert) const;
   bool has_own_tensors(const std::string& name) const;

@@ -73,6 +73,7 @@ ApiStatus Generation::submit() {
     request.max_tokens = options.max_tokens;
     request.stop = options.stop;
     request.ignore_end = options.ignore_end;
+    request.overflow = prompt_.model->overflow;
     request.domain = prompt_.domain;
     request.shown = prompt_.shown;
     request.slot = options.slot;
@@ -183,8 +184,10 @@ ApiStatus check_prompt(std::span<const text::TokenId> tokens, std::uint32_t cont
 ApiStatus generate(Prompt prompt, std::shared_ptr<Sink> sink,
                    const std::shared_ptr<net::HttpResponse>& response, Metrics& metrics) {
   const std::uint32_t context = prompt.model->context();
-  ORRERY_TRY_VOID(check_prompt(prompt.tokens, context));
-  for (const auto& tokens : prompt.more) ORRERY_TRY_VOID(check_prompt(tokens, context));
+  const bool must_fit = prompt.model->overflow == engine::Overflow::error;
+  const std::uint32_t most = must_fit ? context : UINT32_MAX;
+  ORRERY_TRY_VOID(check_prompt(prompt.tokens, most));
+  for (const auto& tokens : prompt.more) ORRERY_TRY_VOID(check_prompt(tokens, most));
   auto generation = std::make_shared<Generation>(std::move(prompt), std::move(sink), metrics);
   response->on_gone([weak = std::weak_ptr(generation)] {
     if (const auto alive = weak.lock()) alive->cancel();

@@ -19,8 +19,9 @@ namespace orrery::server {
 struct ServedModel {
   std::string id;
   std::shared_ptr<const engine::Model> model;
-  std::unique_ptr<engine::Scheduler> scheduler;  // null for a model that only makes vectors
-  std::int64_t created = 0;                      // Unix seconds
+  std::unique_ptr<engine::Scheduler> scheduler;         // null for a model that only makes vectors
+  engine::Overflow overflow = engine::Overflow::error;  // what becomes of a full context
+  std::int64_t created = 0;                             // Unix seconds
   Adapters adapters;
   // prepare_texts():
   std::unique_ptr<text::Grammars> grammars;

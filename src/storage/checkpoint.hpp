@@ -18,6 +18,7 @@
 #include "storage/io.hpp"
 #include "storage/metadata.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/packed.hpp"
 
 namespace orrery::storage {
 
@@ -32,6 +33,7 @@ struct TensorInfo {
   std::uint64_t offset;   // of the first byte in its file
   std::uint32_t file;     // index into Checkpoint::files()
   const std::byte* data;  // in the mapping; null in a vocabulary-only or header-only checkpoint
+  Layout layout = Layout::file;  // packed in images alone (engine/image.hpp)
   std::uint64_t n_elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
 

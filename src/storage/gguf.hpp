@@ -31,6 +31,12 @@ struct GgufFile {
 // `label` names the file in errors.
 Result<GgufFile> parse_gguf(std::span<const std::byte> bytes, std::string_view label);
 
+// A tensor in packed layout (tensor/packed.hpp) has the number of its type plus this, which other
+// readers refuse as no type that they know.
+inline constexpr std::uint32_t kPackedTypes = 0x50000000;
+// The key that images have (engine/image.hpp): what is behind their last tensor is theirs.
+inline constexpr std::string_view kImageVersionKey = "orrery.image.version";
+
 bool has_gguf_magic(std::span<const std::byte> bytes);
 
 }  // namespace orrery::storage

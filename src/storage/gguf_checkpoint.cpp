@@ -16,7 +16,7 @@ Result<GgufFile> add_file(CheckpointParts& parts, const std::string& file, Io& i
   ORRERY_TRY(std::unique_ptr<MappedFile> mapping, io.map(file));
   const std::string label = file_label(file);
   ORRERY_TRY(GgufFile gguf, parse_gguf(mapping->bytes(), label));
-  if (gguf.trailing_bytes != 0) {
+  if (gguf.trailing_bytes != 0 && !gguf.metadata.has(kImageVersionKey)) {
     parts.warnings.push_back(
         fmt::format("{}: {} bytes after the last tensor are ignored", label, gguf.trailing_bytes));
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "storage/gguf.hpp"
 #include "storage/limits.hpp"
 
 namespace orrery::storage {
@@ -115,7 +116,14 @@ Status read_dims(ByteReader& reader, TensorInfo& tensor) {
 Status read_type_and_size(ByteReader& reader, TensorInfo& tensor) {
   const std::uint64_t start = reader.position();
   ORRERY_TRY(const std::uint32_t id, reader.read<std::uint32_t>("a tensor type"));
-  const std::optional<DType> type = dtype_from_id(id);
+  const bool packed = (id & kPackedTypes) == kPackedTypes;
+  const std::optional<DType> type = dtype_from_id(packed ? id - kPackedTypes : id);
+  if (type && packed && !is_packable(*type, tensor.dims[1], tensor.dims[0])) {
+    return reader.error("E_TTYPE", start,
+                        fmt::format("tensor {} of type {} has no packed layout",
+                                    in_quotes(tensor.name), dtype_info(*type).name));
+  }
+  tensor.layout = packed ? Layout::packed : Layout::file;
   if (!type) {
     return reader.error(
         "E_TTYPE", start,

@@ -11,6 +11,7 @@
 #include "base/check.hpp"
 #include "base/checked.hpp"
 #include "storage/describe.hpp"
+#include "storage/gguf.hpp"
 #include "storage/gguf_metadata.hpp"
 #include "storage/limits.hpp"
 
@@ -161,7 +162,8 @@ std::string head_of(const Metadata& metadata, std::span<const GgufTensor> tensor
     out.text(tensor.name);
     out.number(tensor.n_dims);
     for (std::uint32_t i = 0; i < tensor.n_dims; ++i) out.number(tensor.dims[i]);
-    out.number(static_cast<std::uint32_t>(tensor.type));
+    out.number(static_cast<std::uint32_t>(tensor.type) +
+               (tensor.layout == Layout::packed ? kPackedTypes : 0));
     out.number(offset);
     offset = align_up(offset + tensor.bytes(), alignment);
   }
@@ -179,9 +181,9 @@ Result<GgufWriter> GgufWriter::create(const std::string& path, const Metadata& m
   ORRERY_CHECK(writer.alignment_ > 0 && writer.alignment_ <= kMaxAlignment);
   writer.tensors_ = std::move(tensors);
   ORRERY_TRY(writer.file_, io.create(path));
-  const std::string head = head_of(metadata, writer.tensors_, writer.alignment_);
-  ORRERY_TRY_VOID(writer.write(std::as_bytes(std::span(head))));
-  ORRERY_TRY_VOID(writer.pad());
+  writer.head_ = head_of(metadata, writer.tensors_, writer.alignment_);
+  writer.head_.resize(align_up(writer.head_.size(), writer.alignment_));
+  ORRERY_TRY_VOID(writer.write(writer.head()));
   writer.begin_tensor();
   return writer;
 }
@@ -214,6 +216,11 @@ Status GgufWriter::append(std::span<const std::byte> bytes) {
 void GgufWriter::begin_tensor() {
   while (tensor_ < tensors_.size() && tensors_[tensor_].bytes() == 0) ++tensor_;
   left_ = tensor_ < tensors_.size() ? tensors_[tensor_].bytes() : 0;
+}
+
+Status GgufWriter::append_tail(std::span<const std::byte> bytes) {
+  ORRERY_CHECK(tensor_ == tensors_.size());
+  return write(bytes);
 }
 
 Status GgufWriter::finish() {

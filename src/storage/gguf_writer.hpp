@@ -14,6 +14,7 @@
 #include "storage/io.hpp"
 #include "storage/metadata.hpp"
 #include "tensor/dtype.hpp"
+#include "tensor/packed.hpp"
 
 namespace orrery::storage {
 
@@ -23,6 +24,7 @@ struct GgufTensor {
   DType type = DType::f32;
   std::uint32_t n_dims = 1;
   std::array<std::uint64_t, 4> dims = {1, 1, 1, 1};
+  Layout layout = Layout::file;
 
   // Rows of dims[0] elements.
   std::uint64_t n_rows() const { return dims[1] * dims[2] * dims[3]; }
@@ -40,9 +42,13 @@ class GgufWriter {
   // The next bytes of the data of all tensors, in their order; padding is added by itself. More
   // than the tensors have is a bug.
   Status append(std::span<const std::byte> bytes);
+  // Bytes behind the last tensor; all data is there (a CHECK).
+  Status append_tail(std::span<const std::byte> bytes);
   // All data is there (a CHECK): the file takes its name.
   Status finish();
   std::uint64_t bytes() const { return written_; }
+  // What stands in front of the first tensor, with its padding.
+  std::span<const std::byte> head() const { return std::as_bytes(std::span(head_)); }
 
  private:
   GgufWriter() = default;
@@ -51,6 +57,7 @@ class GgufWriter {
   void begin_tensor();  // skips those without bytes
 
   std::unique_ptr<NewFile> file_;
+  std::string head_;
   std::vector<GgufTensor> tensors_;
   std::uint64_t alignment_ = 0;
   std::uint64_t written_ = 0;  // bytes of the file

@@ -103,6 +103,8 @@ std::string_view source_name(ModelSource source) {
   switch (source) {
     case ModelSource::orrery:
       return "cache";
+    case ModelSource::image:
+      return "image";
     case ModelSource::hugging_face:
       return "Hugging Face";
     case ModelSource::ollama:

@@ -24,6 +24,8 @@ struct Environment {
 
 // $XDG_CACHE_HOME/orrery, by default ~/.cache/orrery. May not exist.
 std::string cache_folder(const Environment& environment);
+// The folder in it with images of models (engine/image.hpp), which are named "images/STEM".
+inline constexpr std::string_view kImagesFolder = "images";
 
 // The path of a model, for Checkpoint::open. `name` is, in this order:
 //   empty             the default model
@@ -35,7 +37,7 @@ std::string cache_folder(const Environment& environment);
 // E_NOMODEL says what was tried and which names are close; E_CHECKSUM a damaged cached file.
 Result<std::string> locate(std::string_view name, Io& io, const Environment& environment);
 
-enum class ModelSource { orrery, hugging_face, ollama };
+enum class ModelSource { orrery, image, hugging_face, ollama };
 std::string_view source_name(ModelSource source);
 
 struct ModelEntry {

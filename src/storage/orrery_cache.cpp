@@ -29,6 +29,19 @@ bool is_model_file(std::string_view name) {
   return !split || split->number == 1;
 }
 
+void list_images(std::vector<ModelEntry>& out, const std::string& folder, Io& io) {
+  const auto names = io.list(folder);
+  if (!names) return;
+  for (const std::string& name : *names) {
+    if (!name.ends_with(".gguf")) continue;
+    const std::string path = join_path(folder, name);
+    const auto info = io.info(path);
+    if (!info || info->kind != FileKind::regular) continue;
+    const std::string_view stem = std::string_view(name).substr(0, name.size() - 5);
+    out.push_back({join_path(kImagesFolder, stem), path, info->size, ModelSource::image});
+  }
+}
+
 }  // namespace
 
 bool is_safe_name(std::string_view name) {
@@ -69,7 +82,9 @@ std::vector<ModelEntry> list_folder(const std::string& folder, Io& io) {
     const std::string path = join_path(folder, name);
     const auto info = io.info(path);
     if (!info) continue;
-    if (info->kind == FileKind::folder) {
+    if (info->kind == FileKind::folder && name == kImagesFolder) {
+      list_images(out, path, io);
+    } else if (info->kind == FileKind::folder) {
       const std::uint64_t bytes = weight_bytes(path, io);
       if (bytes != 0) out.push_back({name, path, bytes, ModelSource::orrery});
     } else if (is_model_file(name)) {

@@ -96,10 +96,34 @@ TEST_F(SchedulerLoopTest, PromptsLongerThanTheContextAreShifted) {
   request.keep = 10;
   const auto events = submit(std::move(request));
   run_all();
-  const std::size_t dropped = shift_of(450, 200, 10);
+  const std::size_t dropped = 285;  // three times half of 190
   Tokens left(prompt.begin(), prompt.begin() + 10);
   left.insert(left.end(), prompt.begin() + 10 + static_cast<std::ptrdiff_t>(dropped), prompt.end());
   EXPECT_EQ(events->tokens, fake::greedy_answer(left, 5));
+}
+
+// One token at a time through several contexts, without a slice of prompt, and the next turn.
+TEST_F(SchedulerLoopTest, FullContextsRoll) {
+  make(400, 2, 2);
+  Tokens list = fake::random_tokens(150, 1);
+  Tokens turn = list;
+  for (const std::uint32_t n : {1000U, 30U}) {
+    Request request = fake::greedy(turn, n);
+    request.overflow = Overflow::roll;
+    const std::uint64_t slices = loop->stats().prefill_slices;
+    const auto events = submit(std::move(request));
+    run_all();
+    ASSERT_EQ(events->tokens.size(), n);
+    for (const text::TokenId token : events->tokens) {
+      while (list.size() > 400) list.erase(list.begin() + 64, list.begin() + 64 + 128);
+      ASSERT_EQ(token, fake::greedy_answer(list, 1)[0]);
+      list.push_back(token);
+    }
+    EXPECT_EQ(loop->stats().prefill_slices - slices, n == 1000 ? 4U : 1U);
+    turn.insert(turn.end(), events->tokens.begin(), events->tokens.end());
+    turn.push_back(5);
+    list.push_back(5);
+  }
 }
 
 TEST_F(SchedulerLoopTest, TheNextTurnComputesWhatIsNew) {

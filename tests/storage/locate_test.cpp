@@ -172,6 +172,20 @@ TEST(Locate, ListsOneFolderAndCountsAllPartsOfAModel) {
   EXPECT_EQ(model_bytes("/m/nothing.gguf", io), 0U);
 }
 
+TEST(Locate, ImagesAreListedAndFoundByTheirName) {
+  test::MemoryIo io;
+  const std::string images = "/home/u/.cache/orrery/images/";
+  io.files[images + "m.Q8_0.packed.gguf"] = "GGUF";
+  io.files[images + "m.gguf.1-0.tmp"] = "half";
+  const auto all = list_models(io, kHome);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].name, "images/m.Q8_0.packed");
+  EXPECT_EQ(all[0].path, images + "m.Q8_0.packed.gguf");
+  EXPECT_EQ(all[0].bytes, 4U);
+  EXPECT_EQ(source_name(all[0].source), "image");
+  EXPECT_EQ(*locate(all[0].name, io, kHome), all[0].path);
+}
+
 TEST(Sha256, KnownVectors) {
   const auto hash = [](std::string_view text) {
     return sha256(std::as_bytes(std::span(text.data(), text.size())));
