@@ -102,6 +102,7 @@ struct AttentionBlock {
   int n_tokens;           // valid tokens (1..32 * blocks)
   int last_key = -1;      // -1: a query sees keys up to its own position p; else up to this one
   std::uint32_t window;   // 0: all; else key positions > p - window and < p + window
+  bool chunked = false;   // then key positions from the last multiple of window on
   const std::byte* pool;  // as in AttentionPart
   std::size_t page_bytes, head_offset;
   const std::int32_t* pages;

@@ -40,15 +40,18 @@ Result<Tensor> Tensors::experts(const std::string& name, std::uint64_t n, std::u
     return known->second;
   }
   const bool stacked = !has_own_tensors(name) && !file_name(name).contains('*');
+  const bool flat = expert_layout_ == ExpertLayout::flat;
+  const bool turned = flat ? name.contains("down") : expert_layout_ != ExpertLayout::rows;
   std::array<std::uint64_t, 4> expected = {cols, rows, stacked ? n : 1, 1};
-  if (expert_columns_) std::swap(expected[0], expected[1]);
+  if (turned) std::swap(expected[0], expected[1]);
+  if (flat) expected = {expected[0], n * expected[1], 1, 1};
   std::optional<Tensor> first;
   std::vector<const std::byte*> data;
   for (std::uint64_t e = 0; e < (stacked ? 1 : n); ++e) {
     const std::string own = stacked ? file_name(name) : expert_name(name, e);
     ORRERY_TRY(const TensorInfo* info, use(checkpoint_->find(own), own));
     if (info->dims != expected) {
-      const std::string wanted = stacked ? fmt::format("{}, ", n) : "";
+      const std::string wanted = stacked && !flat ? fmt::format("{}, ", n) : "";
       return fail("E_SHAPE",
                   fmt::format("tensor {} has shape {}, the parameters ask for ({}{}, {})", own,
                               shape_text(*info), wanted, expected[1], expected[0]));
@@ -60,8 +63,8 @@ Result<Tensor> Tensors::experts(const std::string& name, std::uint64_t n, std::u
     }
     if (!first) first = Tensor{info->type, rows, cols, info->data};
     data.push_back(info->data);
-    if (expert_columns_) {
-      ORRERY_TRY(data.back(), copy_columns(*info, name.contains("gate_up")));
+    if (turned) {
+      ORRERY_TRY(data.back(), copy_columns(*info, name, n, rows, cols));
     }
   }
   first->data = data[0];
@@ -75,17 +78,20 @@ Result<Tensor> Tensors::experts(const std::string& name, std::uint64_t n, std::u
 }
 
 // Columns become rows. Alternate ones become the rows of two matrices, one after the other.
-Result<const std::byte*> Tensors::copy_columns(const TensorInfo& info, bool alternate) {
+Result<const std::byte*> Tensors::copy_columns(const TensorInfo& info, const std::string& name,
+                                               std::uint64_t n, std::uint64_t rows,
+                                               std::uint64_t cols) {
+  const bool alternate = expert_layout_ == ExpertLayout::alternate && name.contains("gate_up");
   const DTypeInfo& type = dtype_info(info.type);
   if (type.block_len != 1) {
     return fail("E_TENSOR",
                 fmt::format("tensor {} of type {} is stored transposed", info.name, type.name));
   }
   if (info.data == nullptr) return nullptr;
-  const std::uint64_t rows = info.dims[0], cols = info.dims[1], size = type.block_bytes;
+  const std::uint64_t size = type.block_bytes;
   std::byte* const copy = own(info.bytes);
   std::byte* to = copy;
-  for (std::uint64_t e = 0; e < info.dims[2]; ++e) {
+  for (std::uint64_t e = 0; e < n; ++e) {
     const std::byte* expert = info.data + e * rows * cols * size;
     for (std::uint64_t r = 0; r < rows; ++r) {
       const std::uint64_t half = rows / 2;
@@ -100,7 +106,7 @@ Result<const std::byte*> Tensors::copy_columns(const TensorInfo& info, bool alte
 
 Result<Tensor> Tensors::expert_bias(const std::string& name, std::uint64_t n, std::uint64_t rows) {
   if (const auto known = resolved_.find(name); known != resolved_.end()) return known->second;
-  const bool alternate = expert_columns_ && !name.contains("down");
+  const bool alternate = expert_layout_ == ExpertLayout::alternate && !name.contains("down");
   const std::uint64_t step = alternate ? 2 : 1, first = name.contains("up") ? step - 1 : 0;
   ORRERY_TRY(const TensorInfo* info, require(name));
   const std::array<std::uint64_t, 4> expected = {rows * step, n, 1, 1};

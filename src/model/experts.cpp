@@ -100,7 +100,8 @@ Status read_experts(const Source& source, const ExpertDefaults& defaults, Hparam
   e.layers.assign(h.n_layers, false);
   ORRERY_TRY(e.count, source.integer_or(count, 0, kMaxExperts, 0));
   if (e.count == 0) return {};
-  const Key used{"expert_used_count", "num_experts_per_tok"};
+  Key used{"expert_used_count", "num_experts_per_tok"};
+  if (!source.has(used)) used.config = source.has({"", "moe_top_k"}) ? "moe_top_k" : used.config;
   ORRERY_TRY(e.used, source.integer(used, 1, kMaxExperts));
   if (e.used > e.count) {
     return fail("E_HPARAM", fmt::format("{} is {}, the model has {} experts", source.name(used),

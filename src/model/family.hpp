@@ -35,13 +35,14 @@ struct Family {
   std::string_view name{};
   std::span<const std::string_view> gguf{};    // values of general.architecture
   std::span<const std::string_view> config{};  // values of model_type in config.json
+  // Where another family has the same model_type: whether a config.json is of this one.
+  bool (*owns)(const Source& source) = nullptr;
   CommonKeys keys{};
   ConfigDefaults defaults{};
   std::span<const NamePair> tensor_names{};  // that differ from the usual ones in safetensors
   bool attends = true;                       // false: no heads and no feed-forward to read
   bool transposed = false;                   // matrices of safetensors are (in, out)
-  // Experts of safetensors are (experts, in, out), gate and up in alternate columns.
-  bool expert_columns = false;
+  ExpertLayout expert_layout = ExpertLayout::rows;
   bool own_heads = false;  // read() finds the sizes of a head
   // Beginnings of the names of tensors that the forward pass does without.
   std::span<const std::string_view> ignored{};

@@ -38,6 +38,7 @@ struct Experts {
   std::uint32_t count = 0;           // 0: no layer has experts
   std::uint32_t used = 0;            // by a token
   std::uint32_t ffn_dim = 0;         // of one
+  bool gated = true;                 // act(x gate^T) * (x up^T), else act(x up^T)
   std::uint32_t shared_ffn_dim = 0;  // of the expert that all tokens use; 0: none
   bool shared_gate = false;          // it is weighed by a sigmoid of its own
   plan::Gate gate = plan::Gate::softmax;
@@ -45,7 +46,9 @@ struct Experts {
   float scale = 1.0F;                         // of the weights
   std::uint32_t groups = 0, groups_used = 0;  // 0: no groups
   plan::GroupScore group_score = plan::GroupScore::best;
-  std::vector<bool> layers;  // per layer: has experts
+  bool weigh_input = false;   // plan.hpp
+  float router_scale = 1.0F;  // of the router's logits
+  std::vector<bool> layers;   // per layer: has experts
   bool operator==(const Experts&) const = default;
 };
 
@@ -57,6 +60,19 @@ struct StateShape {
   std::uint32_t key_dim() const { return key_heads * k_dim; }
   std::uint32_t value_dim() const { return heads * v_dim; }
   bool operator==(const StateShape&) const = default;
+};
+
+// Attention heads; 0 kv_heads: not said.
+struct HeadShape {
+  std::uint32_t kv_heads = 0, dim = 0, rope_dim = 0;
+  bool operator==(const HeadShape&) const = default;
+};
+
+// Several residual streams of which a layer computes one (Gemma 3n).
+struct AltUp {
+  std::uint32_t streams = 0, active = 0;
+  std::uint32_t laurel_rank = 0;  // of the layer's linear branch beside attention
+  bool operator==(const AltUp&) const = default;
 };
 
 // A matrix behind the pooling of an embedding model: y = act(x w^T + bias).
@@ -74,8 +90,9 @@ struct Hparams {
   std::uint32_t n_heads = 0, n_kv_heads = 0;
   std::uint32_t head_dim = 0;  // of q, k and v (latent attention: of q and k)
   std::uint32_t ffn_dim = 0;
-  std::uint32_t vocab_size = 0;      // rows of the embedding
-  std::uint32_t context_length = 0;  // tokens, as trained (or extended by the file's rope scaling)
+  std::uint32_t sharing_ffn_dim = 0;  // of layers without keys of their own; 0: ffn_dim
+  std::uint32_t vocab_size = 0;       // rows of the embedding
+  std::uint32_t context_length = 0;   // tokens, as trained (or extended by the file's rope scaling)
   float norm_eps = 1e-6F;
   float norm_offset = 0.0F;  // 1 where the file stores w - 1
   bool norm_bias = true;     // of LayerNorm
@@ -94,11 +111,26 @@ struct Hparams {
   RopeScaling rope_scaling;
   std::optional<float> rope_theta_window;  // gemma3's window layers: their own base, unscaled
   std::vector<bool> rope_layers;           // per layer: rotates (false: NoPE)
+  bool qk_norm = false;                    // of families where the file says it
+  bool qk_norm_weights = true;             // of norms of q and k
+  plan::QueryGrowth query_growth;          // in layers that do not rotate
 
   Experts experts;
 
   std::uint32_t window = 0;         // tokens a window layer sees, itself included; 0: no such layer
   std::vector<bool> window_layers;  // per layer
+  bool chunked = false;             // they see the chunk of `window` tokens that they are in
+
+  HeadShape full_heads;                // of layers that see all, where theirs differ (Gemma 4)
+  std::uint32_t shared_kv_layers = 0;  // the last layers; each attends over the keys and values of
+                                       // the last one of its kind before them
+  // Gemma 3n and 4.
+  std::uint32_t per_layer_dim = 0;    // of a layer's own input; 0: none
+  std::uint32_t per_layer_vocab = 0;  // rows of its table
+  std::vector<float> layer_scales;    // of a layer's result; empty: 1
+  std::vector<float> sparsity;        // per layer: deviations above the mean that a gate must have;
+                                      // -inf: gates are not cut; empty: none are
+  AltUp altup;
 
   std::vector<std::string> notes;  // what was assumed that the file does not say, a sentence each
   StateShape state;
@@ -119,6 +151,11 @@ struct Hparams {
   std::uint32_t q_dim() const { return n_heads * head_dim; }
   std::uint32_t attended_dim() const { return latent.rank > 0 ? n_heads * latent.v_dim : q_dim(); }
   std::uint32_t kv_dim() const { return n_kv_heads * head_dim; }
+  HeadShape heads_of(std::size_t layer) const {
+    const bool full = full_heads.kv_heads > 0 && !window_layers[layer];
+    return full ? full_heads : HeadShape{n_kv_heads, head_dim, rope_dim};
+  }
+  bool shares_kv(std::size_t layer) const { return layer + shared_kv_layers >= n_layers; }
 };
 
 }  // namespace orrery::model

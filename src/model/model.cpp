@@ -16,7 +16,8 @@ namespace {
 Result<const Family*> find_family(const Source& source) {
   for (const Family* family : families()) {
     const auto& names = source.is_gguf() ? family->gguf : family->config;
-    if (std::ranges::find(names, source.architecture()) != names.end()) return family;
+    if (std::ranges::find(names, source.architecture()) == names.end()) continue;
+    if (source.is_gguf() || family->owns == nullptr || family->owns(source)) return family;
   }
   return fail("E_ARCH", fmt::format("architecture \"{}\" is not supported, these are: {}",
                                     source.architecture().substr(0, kMaxNameChars),
@@ -52,7 +53,7 @@ Status read_vocab(const storage::Checkpoint& checkpoint, const Source& source,
 // GGUF keeps the divisors of the frequencies in tensors: rope_freqs (Llama 3), or one for short and
 // one for long contexts (longrope).
 Status read_rope_tensors(Tensors& tensors, Hparams& h) {
-  const std::uint32_t pairs = h.rope_dim / 2;
+  const std::uint32_t pairs = std::max(h.rope_dim, h.full_heads.rope_dim) / 2;
   RopeScaling& s = h.rope_scaling;
   if (tensors.has("rope_freqs.weight")) {
     ORRERY_TRY(s.long_factors, tensors.floats("rope_freqs.weight", pairs));
@@ -114,7 +115,7 @@ Result<LoadedModel> LoadedModel::load(std::shared_ptr<const storage::Checkpoint>
   const Family& family = *model.family_;
   Hparams& h = model.hparams_;
   model.tensors_ = std::make_shared<Tensors>(checkpoint, family.tensor_names, family.transposed);
-  model.tensors_->set_expert_columns(family.expert_columns);
+  model.tensors_->set_expert_layout(family.expert_layout);
   Tensors& tensors = *model.tensors_;
   ORRERY_TRY_VOID(read_parameters(*checkpoint, *source, family, tensors, h));
 

@@ -36,7 +36,7 @@ DType Recorder::cache_type(DType wanted) {
   std::string wrong;
   if (h_.latent.rank > 0 && info.is_quantized) {
     wrong = fmt::format("the latents of this model are not cached as {}", info.name);
-  } else if (h_.head_dim % info.block_len != 0) {
+  } else if (h_.head_dim % info.block_len != 0 || h_.full_heads.dim % info.block_len != 0) {
     wrong = fmt::format(
         "a cache of {} needs heads of a multiple of {} values and those of this model have {}",
         info.name, info.block_len, h_.head_dim);
@@ -61,8 +61,9 @@ plan::CacheGroup Recorder::cache_group_of(std::uint32_t layer) {
   }
   group.window = window_of(layer);
   group.kind = group.window == 0 ? plan::CacheKind::full : plan::CacheKind::window;
-  group.kv_heads = h_.n_kv_heads;
-  group.k_dim = group.v_dim = h_.head_dim;
+  const HeadShape heads = h_.heads_of(layer);
+  group.kv_heads = heads.kv_heads;
+  group.k_dim = group.v_dim = heads.dim;
   group.k_type = group.v_type = cache_type(options_.k_type);
   if (h_.latent.rank > 0) {
     group.kv_heads = 1;
@@ -80,6 +81,12 @@ void Recorder::place_layers() {
   std::vector<plan::CacheGroup> kinds;  // with no layers yet
   std::vector<std::uint32_t> counts;    // layers of the groups
   for (std::uint32_t i = 0; i < h_.n_layers; ++i) {
+    if (h_.shares_kv(i)) {
+      std::uint32_t source = h_.n_layers - h_.shared_kv_layers - 1;
+      while (source > 0 && h_.window_layers[source] != h_.window_layers[i]) --source;
+      places_.push_back(places_[source]);
+      continue;
+    }
     const plan::CacheGroup kind = cache_group_of(i);
     const auto found = std::ranges::find(kinds, kind);
     const auto group = static_cast<std::size_t>(found - kinds.begin());
@@ -209,13 +216,15 @@ BufferId Recorder::layer_norm(std::string_view stem, BufferId x) {
 
 Qkv Recorder::qkv(BufferId x) {
   const std::array names = {std::string("q"), std::string("k"), std::string("v")};
-  const std::array weights = {matrix("attn_q", h_.q_dim(), h_.hidden_dim),
-                              matrix("attn_k", h_.kv_dim(), h_.hidden_dim),
-                              matrix("attn_v", h_.kv_dim(), h_.hidden_dim)};
+  const HeadShape heads = h_.heads_of(static_cast<std::size_t>(layer_));
+  const std::uint32_t q_dim = h_.n_heads * heads.dim, kv_dim = heads.kv_heads * heads.dim;
+  const std::array weights = {matrix("attn_q", q_dim, h_.hidden_dim),
+                              matrix("attn_k", kv_dim, h_.hidden_dim),
+                              matrix("attn_v", kv_dim, h_.hidden_dim)};
   plan::MatmulOptions options;
-  if (has_bias("attn_q")) options.bias[0] = bias("attn_q", h_.q_dim());
-  if (has_bias("attn_k")) options.bias[1] = bias("attn_k", h_.kv_dim());
-  if (has_bias("attn_v")) options.bias[2] = bias("attn_v", h_.kv_dim());
+  if (has_bias("attn_q")) options.bias[0] = bias("attn_q", q_dim);
+  if (has_bias("attn_k")) options.bias[1] = bias("attn_k", kv_dim);
+  if (has_bias("attn_v")) options.bias[2] = bias("attn_v", kv_dim);
   const std::vector<BufferId> out = builder_.matmul(names, x, weights, options);
   return {out[0], out[1], out[2]};
 }
@@ -237,11 +246,11 @@ Qkv Recorder::qkv_fused(BufferId x) {
   return {out[0], out[1], out[2]};
 }
 
-std::int16_t Recorder::rope_table(bool window_layer) {
+std::int16_t Recorder::rope_table(bool window_layer, std::uint32_t rope_dim) {
   const bool local = window_layer && h_.rope_theta_window.has_value();
   std::vector<float> frequencies = rope_frequencies(local ? RopeScaling{} : h_.rope_scaling,
                                                     local ? *h_.rope_theta_window : h_.rope_theta,
-                                                    h_.rope_dim, options_.context_length);
+                                                    rope_dim, options_.context_length);
   const auto finite = [](float f) { return std::isfinite(f); };
   if (!std::ranges::all_of(frequencies, finite) && !error_) {
     error_ = Error{"E_HPARAM", "the rope parameters give frequencies that are not finite"};
@@ -256,26 +265,30 @@ plan::AttentionOptions Recorder::attention_options(plan::QkNorm norms) {
   options.group = place.group;
   options.group_layer = place.layer;
   options.heads = static_cast<std::uint16_t>(h_.n_heads);
-  options.kv_heads = static_cast<std::uint16_t>(h_.n_kv_heads);
-  options.k_dim = options.v_dim = static_cast<std::uint16_t>(h_.head_dim);
+  const HeadShape heads = h_.heads_of(index);
+  options.kv_heads = static_cast<std::uint16_t>(heads.kv_heads);
+  options.k_dim = options.v_dim = static_cast<std::uint16_t>(heads.dim);
   options.scale = h_.attention_scale;
   options.softcap = h_.attention_softcap;
   options.window = place.window;
+  options.chunked = h_.chunked && place.window != 0;
   options.causal = h_.causal;
   if (h_.rope != plan::RopeStyle::none && h_.rope_layers[index]) {
     options.rope = h_.rope;
-    options.rope_dim = static_cast<std::uint16_t>(h_.rope_dim);
-    options.rope_table = rope_table(h_.window_layers[index]);
+    options.rope_dim = static_cast<std::uint16_t>(heads.rope_dim);
+    options.rope_table = rope_table(h_.window_layers[index], heads.rope_dim);
     const bool local = h_.window_layers[index] && h_.rope_theta_window.has_value();
     options.rope_mscale = local ? 1.0F : rope_mscale(h_.rope_scaling, h_.context_length);
+  } else {
+    options.query_growth = h_.query_growth;
   }
   options.qk_norm = norms;
   options.eps = h_.norm_eps;
   options.norm_offset = h_.norm_offset;
-  if (norms != plan::QkNorm::none) {
+  if (norms != plan::QkNorm::none && h_.qk_norm_weights) {
     const bool width = norms == plan::QkNorm::width;
-    options.q_norm = vector("attn_q_norm", width ? h_.q_dim() : h_.head_dim);
-    options.k_norm = vector("attn_k_norm", width ? h_.kv_dim() : h_.head_dim);
+    options.q_norm = vector("attn_q_norm", width ? h_.q_dim() : heads.dim);
+    if (!shares_kv()) options.k_norm = vector("attn_k_norm", width ? h_.kv_dim() : heads.dim);
   }
   return options;
 }
@@ -300,8 +313,8 @@ BufferId Recorder::project(std::string_view stem, BufferId x, std::uint32_t rows
 }
 
 BufferId Recorder::glu(BufferId x) {
-  const WeightId gate = matrix("ffn_gate", h_.ffn_dim, h_.hidden_dim);
-  const WeightId up = matrix("ffn_up", h_.ffn_dim, h_.hidden_dim);
+  const WeightId gate = matrix("ffn_gate", ffn_dim(), h_.hidden_dim);
+  const WeightId up = matrix("ffn_up", ffn_dim(), h_.hidden_dim);
   return builder_.glu("ffn_glu", x, gate, up, h_.activation);
 }
 
@@ -323,13 +336,20 @@ void Recorder::tap(std::string name, BufferId x) {
   builder_.tap(std::move(name), x);
 }
 
-void Recorder::head(BufferId x, plan::NormKind kind, std::string_view norm_stem) {
+BufferId Recorder::output_rows(BufferId x) {
   layer_ = -1;
   builder_.set_layer(-1);
+  return options_.phase == plan::Phase::embed ? x : builder_.select_rows(x);
+}
+
+void Recorder::head(BufferId x, plan::NormKind kind, std::string_view norm_stem) {
+  head_of_rows(output_rows(x), kind, norm_stem);
+}
+
+void Recorder::head_of_rows(BufferId x, plan::NormKind kind, std::string_view norm_stem) {
   const bool embed = options_.phase == plan::Phase::embed;
-  const BufferId last = embed ? x : builder_.select_rows(x);
   const BufferId normed =
-      kind == plan::NormKind::rms ? norm(norm_stem, last) : layer_norm(norm_stem, last);
+      kind == plan::NormKind::rms ? norm(norm_stem, x) : layer_norm(norm_stem, x);
   tap("final_norm", normed);
   const bool tied = !tensors_.has("output.weight");
   const WeightId head = tied ? embedding_ : matrix("output", h_.vocab_size, h_.hidden_dim);

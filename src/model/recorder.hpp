@@ -100,16 +100,47 @@ class Recorder {
   plan::BufferId glu(plan::BufferId x);
   // The same where ffn_up holds gate and up one after the other.
   plan::BufferId glu_fused(plan::BufferId x);
+  std::uint32_t ffn_dim() const;       // of this layer
+  std::uint32_t attended_dim() const;  // of what its attention gives
   // Whether this layer's feed-forward is a mixture of experts.
   bool has_experts() const;
   // The router's choice for every token and the feed-forward of the chosen experts, with the shared
   // expert if there is one: their weighted sum, scaled by residual_scale and added to `residual`.
-  plan::BufferId mixture(plan::BufferId x, plan::BufferId residual);
+  // The router may see something else than the experts do.
+  plan::BufferId mixture(plan::BufferId x, plan::BufferId residual,
+                         plan::BufferId seen_by_router = plan::kNone);
   // act(x ffn_up^T (+ bias where the file has one)): (N, ffn)
   plan::BufferId mlp(plan::BufferId x);
   void tap(std::string name, plan::BufferId x);
-  // The final norm and the vocabulary head over the output rows; the tied embedding where the file
+  // recorder_gemma.cpp: what Gemma 3n and 4 are written in.
+  // Whether this layer has no keys and values of its own.
+  bool shares_kv() const;
+  // The layer's q alone, or q, k and v, each head of v normed without weights; v is k where the
+  // file has no attn_v.
+  Qkv qkv_unit_values(plan::BufferId x);
+  plan::BufferId unit_norm(std::string name, plan::BufferId x, std::uint32_t parts);
+  plan::BufferId router_norm(plan::BufferId x);  // with ffn_gate_inp.scale
+  // The inputs of all layers beside the residual stream, (N, layers * per_layer_dim), and the
+  // branch that this layer makes of its own: (N, hidden), not normed.
+  plan::BufferId per_layer_inputs(plan::BufferId x);
+  plan::BufferId per_layer_branch(plan::BufferId x, plan::BufferId inputs);
+  // act(cut(x ffn_gate^T)) * (x ffn_up^T)
+  plan::BufferId sparse_glu(plan::BufferId x);
+  plan::BufferId add_scaled(std::string name, plan::BufferId a, plan::BufferId b, float scale);
+  plan::BufferId laurel(plan::BufferId x);  // x + norm(x laurel_l^T laurel_r^T)
+  // AltUp (plan.hpp): the streams of a token, and the steps around a layer.
+  plan::BufferId altup_begin(plan::BufferId x);
+  plan::Builder::Streams altup_predict(plan::BufferId streams);
+  plan::Builder::Streams altup_correct(plan::BufferId predicted, plan::BufferId activated);
+  plan::BufferId altup_add(plan::BufferId streams, plan::BufferId x);
+  // One stream of them again, of the output rows.
+  plan::BufferId altup_end(plan::BufferId streams);
+  // Leaves the layers: the rows that the model's output is made of.
+  plan::BufferId output_rows(plan::BufferId x);
+  // The final norm and the vocabulary head over output rows; the tied embedding where the file
   // has no output.weight. In phase embed the normed rows are the result.
+  void head_of_rows(plan::BufferId x, plan::NormKind kind, std::string_view norm_stem);
+  // The same over the output rows of x.
   void head(plan::BufferId x, plan::NormKind kind = plan::NormKind::rms,
             std::string_view norm_stem = "output_norm");
   // The vector of the text: rows pooled, then the dense layers, if any. The end of phase embed.
@@ -133,15 +164,18 @@ class Recorder {
   std::pair<plan::BufferId, plan::BufferId> latents(plan::BufferId x);
   void add_head_matrices(plan::LatentOptions& options);
   // Logits of the router or of a gate, (N, rows): rounded as in decode.
-  plan::BufferId router(std::string_view stem, plan::BufferId x, std::uint32_t rows);
+  plan::BufferId router(std::string_view stem, plan::BufferId x, std::uint32_t rows,
+                        float scale = 1.0F);
   plan::BufferId routes(plan::BufferId x);
+  plan::BufferId altup_router(plan::BufferId x);
+  plan::WeightId stream_matrix(std::string_view stem, std::uint32_t i);
   plan::WeightId expert_bias(std::string_view stem, std::uint32_t rows);
   plan::BufferId shared_expert(plan::BufferId x, plan::BufferId residual);
   plan::AttentionOptions attention_options(plan::QkNorm norms);
   plan::NormOptions rms_options() const;
   void place_layers();
   DType cache_type(DType wanted);
-  std::int16_t rope_table(bool window_layer);
+  std::int16_t rope_table(bool window_layer, std::uint32_t rope_dim);
   std::uint32_t window_of(std::uint32_t layer) const;
 
   const Hparams& h_;

@@ -35,9 +35,10 @@ bool Recorder::has_experts() const {
   return h_.experts.count > 0 && h_.experts.layers[static_cast<std::size_t>(layer_)];
 }
 
-BufferId Recorder::router(std::string_view stem, BufferId x, std::uint32_t rows) {
+BufferId Recorder::router(std::string_view stem, BufferId x, std::uint32_t rows, float scale) {
   plan::MatmulOptions options;
   options.as_decode = true;
+  options.scale = scale;
   if (has_bias(stem)) options.bias[0] = bias(stem, rows);
   return builder_.matmul(std::string(stem), x, matrix(stem, rows, h_.hidden_dim), options);
 }
@@ -55,7 +56,10 @@ BufferId Recorder::routes(BufferId x) {
   options.groups_used = static_cast<std::uint16_t>(e.groups_used);
   options.group_score = e.group_score;
   if (has_bias("exp_probs_b")) options.choice_bias = bias("exp_probs_b", e.count);
-  const BufferId logits = router("ffn_gate_inp", x, e.count);
+  if (tensors_.has(full_name("ffn_down_exps.scale", ""))) {
+    options.factors = series("ffn_down_exps.scale", e.count);
+  }
+  const BufferId logits = router("ffn_gate_inp", x, e.count, e.router_scale);
   if (e.shared_gate) options.shared_gate = router("ffn_gate_inp_shexp", x, 1);
   return builder_.moe_route(logits, options);
 }
@@ -68,32 +72,40 @@ BufferId Recorder::shared_expert(BufferId x, BufferId residual) {
   return project("ffn_down_shexp", inner, h_.hidden_dim, n, residual);
 }
 
-BufferId Recorder::mixture(BufferId x, BufferId residual) {
+BufferId Recorder::mixture(BufferId x, BufferId residual, BufferId seen_by_router) {
   const Experts& e = h_.experts;
   const std::uint32_t n = e.ffn_dim, d = h_.hidden_dim;
-  const bool fused = tensors_.has_experts(full_name("ffn_gate_up_exps", "weight"));
-  const std::string_view up_stem = fused ? "ffn_gate_up_exps" : "ffn_up_exps";
   plan::ExpertOptions options;
-  options.gate = fused ? experts(up_stem, 2 * n, 0, n, d) : experts("ffn_gate_exps", n, 0, n, d);
-  options.up = experts(up_stem, fused ? 2 * n : n, fused ? n : 0, n, d);
+  if (!e.gated) {
+    options.gate = experts("ffn_up_exps", n, 0, n, d);
+  } else if (tensors_.has_experts(full_name("ffn_gate_up_exps", "weight"))) {
+    options.gate = experts("ffn_gate_up_exps", 2 * n, 0, n, d);
+    options.up = experts("ffn_gate_up_exps", 2 * n, n, n, d);
+  } else {
+    options.gate = experts("ffn_gate_exps", n, 0, n, d);
+    options.up = experts("ffn_up_exps", n, 0, n, d);
+  }
   options.down = experts("ffn_down_exps", d, 0, d, n);
-  const bool alike = builder_.dtype(options.gate) == builder_.dtype(options.up);
+  const bool alike = !e.gated || builder_.dtype(options.gate) == builder_.dtype(options.up);
   if (!alike && !error_) {
     error_ = Error{"E_TENSOR", fmt::format("gate and up of the experts of layer {} have unlike "
                                            "types, which is not supported",
                                            layer_)};
   }
   if (!alike) options.up = options.gate;
-  options.gate_bias = expert_bias("ffn_gate_exps", n);
-  options.up_bias = expert_bias("ffn_up_exps", n);
+  options.gate_bias = expert_bias(e.gated ? "ffn_gate_exps" : "ffn_up_exps", n);
+  if (e.gated) options.up_bias = expert_bias("ffn_up_exps", n);
   options.down_bias = expert_bias("ffn_down_exps", d);
+  if (has_bias("ffn_moe")) options.sum_bias = bias("ffn_moe", d);
   options.activation = h_.activation;
   options.scale = h_.residual_scale;
+  options.weigh_input = e.weigh_input;
   // Without a gate the shared expert is one more branch of the residual stream.
   if (e.shared_ffn_dim > 0 && !e.shared_gate) residual = shared_expert(x, residual);
   if (e.shared_ffn_dim > 0 && e.shared_gate) options.shared = shared_expert(x, kNone);
   options.residual = residual;
-  return builder_.experts("ffn_moe", x, routes(x), options);
+  const BufferId seen = seen_by_router == kNone ? x : seen_by_router;
+  return builder_.experts("ffn_moe", x, routes(seen), options);
 }
 
 }  // namespace orrery::model

@@ -65,7 +65,7 @@ BufferId Recorder::latent_attention(BufferId x) {
   options.eps = h_.norm_eps;
   options.scale = h_.attention_scale;
   options.rope = h_.rope;
-  options.rope_table = rope_table(false);
+  options.rope_table = rope_table(false, h_.rope_dim);
   options.rope_mscale = rope_mscale(h_.rope_scaling, h_.context_length);
   return builder_.latent_attention(q, latent, options);
 }

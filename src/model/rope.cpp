@@ -179,6 +179,22 @@ Status read_rope(const Source& source, Hparams& h, float default_theta) {
   return check_factors(source, h);
 }
 
+Status read_rope_layers(const Source& source, std::uint32_t period, Hparams& h) {
+  const Key list{"", "no_rope_layers"};
+  ORRERY_TRY(const std::vector<bool> rotates, source.booleans(list));
+  if (!rotates.empty()) {
+    if (rotates.size() != h.n_layers) {
+      return fail("E_HPARAM", fmt::format("{} has {} items for {} layers", source.name(list),
+                                          rotates.size(), h.n_layers));
+    }
+    h.rope_layers = rotates;
+    return {};
+  }
+  ORRERY_TRY(period, source.integer_or({"", "no_rope_layer_interval"}, 1, kMaxLayers, period));
+  for (std::uint32_t i = 0; i < h.n_layers; ++i) h.rope_layers[i] = (i + 1) % period != 0;
+  return {};
+}
+
 std::vector<float> rope_frequencies(const RopeScaling& s, float theta, std::uint32_t rope_dim,
                                     std::uint32_t context_length) {
   std::vector<float> frequencies;

@@ -14,6 +14,9 @@ namespace orrery::model {
 // context_length are known. E_HPARAM.
 Status read_rope(const Source& source, Hparams& hparams, float default_theta = 10000.0F);
 
+// Which layers rotate: config.json's list, or all but every `period`-th. E_HPARAM.
+Status read_rope_layers(const Source& source, std::uint32_t period, Hparams& hparams);
+
 // The frequencies of rope_dim / 2 pairs for sequences of up to context_length tokens.
 std::vector<float> rope_frequencies(const RopeScaling& scaling, float theta, std::uint32_t rope_dim,
                                     std::uint32_t context_length);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace orrery::model {
@@ -113,16 +114,23 @@ Result<std::vector<Scalar>> Source::list(Key key, const std::string& expected) c
   return std::move(value->items);
 }
 
-Result<std::vector<float>> Source::floats(Key key) const {
-  constexpr const char* kExpected = "a list of finite numbers";
+Result<std::vector<float>> Source::numbers(Key key) const {
+  constexpr const char* kExpected = "a list of numbers";
   ORRERY_TRY(const std::vector<Scalar> items, list(key, kExpected));
   std::vector<float> numbers;
   for (const Scalar& item : items) {
     const std::optional<double> number = as_double(item);
-    if (!number || !std::isfinite(*number)) return wrong(key, kExpected);
+    if (!number || std::isnan(*number)) return wrong(key, kExpected);
     numbers.push_back(static_cast<float>(*number));
   }
   return numbers;
+}
+
+Result<std::vector<float>> Source::floats(Key key) const {
+  ORRERY_TRY(std::vector<float> all, numbers(key));
+  const auto finite = [](float f) { return std::isfinite(f); };
+  if (!std::ranges::all_of(all, finite)) return wrong(key, "a list of finite numbers");
+  return all;
 }
 
 Result<std::vector<std::uint32_t>> Source::integers(Key key, std::uint32_t high) const {

@@ -51,7 +51,8 @@ class Source {
   Result<bool> boolean_or(Key key, bool fallback) const;
   Result<std::string> text_or(Key key, std::string fallback) const;
   // Empty when absent.
-  Result<std::vector<float>> floats(Key key) const;
+  Result<std::vector<float>> floats(Key key) const;                                // finite
+  Result<std::vector<float>> numbers(Key key) const;                               // maybe infinite
   Result<std::vector<std::uint32_t>> integers(Key key, std::uint32_t high) const;  // from 0
   Result<std::vector<bool>> booleans(Key key) const;  // also of integers 0 and 1
   Result<std::vector<std::string>> texts(Key key) const;

@@ -33,6 +33,13 @@ struct Tensor {
   Layout layout = Layout::file;      // of matrices
 };
 
+// How safetensors store the matrices of experts, (rows, cols) each.
+//   rows:      (n, rows, cols), or a tensor for each expert.
+//   columns:   (n, cols, rows); a joint one has the columns of gate and then those of up.
+//   alternate: the same with those of gate and up by turns (gpt-oss).
+//   flat:      (n * rows, cols), but the last product's (n * cols, rows) (Nomic).
+enum class ExpertLayout : std::uint8_t { rows, columns, alternate, flat };
+
 // "(512, 128)", rows first.
 std::string shape_text(const storage::TensorInfo& info);
 
@@ -71,8 +78,10 @@ class Tensors {
                          std::uint64_t cols);
   // (n, rows) of f32: a bias for each expert.
   Result<Tensor> expert_bias(const std::string& name, std::uint64_t n, std::uint64_t rows);
-  // Experts of safetensors are (n, cols, rows); of gate and up they are alternate columns.
-  void set_expert_columns(bool columns) { expert_columns_ = columns && !stems_.empty(); }
+  // Of safetensors; GGUF has rows.
+  void set_expert_layout(ExpertLayout layout) {
+    if (!stems_.empty()) expert_layout_ = layout;
+  }
   // Data of a tensor that was resolved before; null when the checkpoint has no data.
   const std::byte* data(const std::string& name) const;
   // The same of each expert of a tensor that experts() resolved.
@@ -105,7 +114,8 @@ class Tensors {
   // The name of an expert's own tensor, empty where the format has none.
   std::string expert_name(const std::string& name, std::uint64_t expert) const;
   bool has_own_tensors(const std::string& name) const;
-  Result<const std::byte*> copy_columns(const storage::TensorInfo& info, bool alternate);
+  Result<const std::byte*> copy_columns(const storage::TensorInfo& info, const std::string& name,
+                                        std::uint64_t n, std::uint64_t rows, std::uint64_t cols);
   Result<Tensor> resolve(const std::string& name, std::uint64_t rows, std::uint64_t cols,
                          bool transposed);
   Result<Tensor> keep_floats(const std::string& name, const storage::TensorInfo& info,
@@ -116,7 +126,7 @@ class Tensors {
   std::map<std::string_view, std::string_view> stems_;  // of safetensors, empty for GGUF
   std::string prefix_;                                  // of safetensors: "model."
   bool transposed_ = false;
-  bool expert_columns_ = false;
+  ExpertLayout expert_layout_ = ExpertLayout::rows;
   std::map<std::string, Tensor, std::less<>> resolved_;
   std::map<std::string, std::vector<const std::byte*>, std::less<>> experts_;  // also in resolved_
   std::set<std::string_view> used_, hidden_;                                   // names in the file

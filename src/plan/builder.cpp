@@ -180,7 +180,7 @@ BufferId Builder::moe_route(BufferId logits, const RouteOptions& options) {
   const BufferId out = buffer("routes", kTokens, cols, Form::f32, Order::rows);
   Step& step = append(Op::moe_route, NumberClass::f32);
   step.in = {logits, options.shared_gate, kNone};
-  step.w[0] = options.choice_bias;
+  step.w = {options.choice_bias, options.factors, kNone};
   step.out[0] = out;
   step.scale = options.scale;
   step.experts = static_cast<std::uint16_t>(experts);
@@ -211,7 +211,8 @@ BufferId Builder::experts(std::string name, BufferId x, BufferId routes,
                           const ExpertOptions& options) {
   const Weight gate = plan_.weights[options.gate], down = plan_.weights[options.down];
   const auto used = static_cast<std::int32_t>(plan_.buffers[routes].cols / 2);
-  ORRERY_CHECK(gate.experts > 0 && gate.dtype == plan_.weights[options.up].dtype);
+  const bool glu = options.up != kNone;
+  ORRERY_CHECK(gate.experts > 0 && (!glu || gate.dtype == plan_.weights[options.up].dtype));
   // The rows between are written as the operand of the next product. Blocks of 32 tokens hold one
   // expert's: each expert that is used may leave all but one of a block's places empty.
   const bool as_decode = experts_as_decode_ && dtype_info(gate.dtype).is_quantized &&
@@ -227,11 +228,12 @@ BufferId Builder::experts(std::string name, BufferId x, BufferId routes,
       buffer(name + "_down", {used, 0, 0, 0}, down.rows, Form::f32, Order::experts);
   const BufferId out = buffer(std::move(name), kTokens, down.rows, Form::f32);
 
-  Step& glu = append_moe_matmul(x, routes, {options.gate, options.up}, as_decode);
-  glu.out[0] = inner;
-  glu.bias = {options.gate_bias, options.up_bias, kNone};
-  glu.activation = options.activation;
-  glu.glu = true;
+  Step& widen = append_moe_matmul(x, routes, {options.gate, options.up}, as_decode);
+  widen.out[0] = inner;
+  widen.bias = {options.gate_bias, options.up_bias, kNone};
+  widen.activation = options.activation;
+  widen.glu = glu;
+  widen.weigh_input = options.weigh_input;
   Step& project = append_moe_matmul(inner, routes, {options.down, kNone}, as_decode);
   project.out[0] = outer;
   project.bias[0] = options.down_bias;
@@ -241,6 +243,8 @@ BufferId Builder::experts(std::string name, BufferId x, BufferId routes,
   combine.experts = static_cast<std::uint16_t>(gate.experts);
   combine.experts_used = static_cast<std::uint16_t>(used);
   combine.scale = options.scale;
+  combine.bias[0] = options.sum_bias;
+  combine.weigh_input = options.weigh_input;
   combine.residual = options.residual;
   return out;
 }
@@ -269,12 +273,14 @@ BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionO
       step.w = {options.q_norm, options.k_norm, kNone};
       step.eps = options.eps;
       step.norm_offset = options.norm_offset;
+      step.query_growth = options.query_growth;
     } else {
       step.in[0] = rotated;
       step.out[0] = out;
       step.scale = options.scale;
       step.softcap = options.softcap;
       step.window = options.window;
+      step.chunked = options.chunked;
       step.w[0] = options.sinks;
       step.causal = options.causal;
     }
@@ -282,12 +288,13 @@ BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionO
   return out;
 }
 
-BufferId Builder::add(std::string name, BufferId a, BufferId b) {
+BufferId Builder::add(std::string name, BufferId a, BufferId b, float scale) {
   const Buffer source = plan_.buffers[a];
   const BufferId out = buffer(std::move(name), source.rows, source.cols, Form::f32);
   Step& step = append(Op::add, NumberClass::f32);
   step.in = {a, b, kNone};
   step.out[0] = out;
+  step.scale = scale;
   return out;
 }
 

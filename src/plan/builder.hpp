@@ -36,13 +36,17 @@ struct RouteOptions {
   std::uint16_t groups = 0, groups_used = 0;
   GroupScore group_score = GroupScore::best;
   WeightId choice_bias = kNone;  // (1, experts)
+  WeightId factors = kNone;      // (1, experts), of the weights
   BufferId shared_gate = kNone;  // logits (N, 1) in row order
 };
 
 // The feed-forward of experts: down[e] (act(x gate[e]^T) * (x up[e]^T)), combined.
 struct ExpertOptions {
-  WeightId gate = kNone, up = kNone, down = kNone;  // stacks: (ffn, d), (ffn, d), (d, ffn)
+  // Stacks: (ffn, d), (ffn, d), (d, ffn). Without up: down[e] act(x gate[e]^T).
+  WeightId gate = kNone, up = kNone, down = kNone;
   WeightId gate_bias = kNone, up_bias = kNone, down_bias = kNone;  // (experts, n)
+  WeightId sum_bias = kNone;                                       // (1, d), of the sum
+  bool weigh_input = false;
   Activation activation = Activation::silu;
   BufferId shared = kNone;  // (N, d): what a shared expert made, if routes have its weight
   float scale = 1.0F;       // of the sum, before the residual
@@ -54,6 +58,7 @@ struct AttentionOptions {
   std::uint16_t heads = 0, kv_heads = 0, k_dim = 0, v_dim = 0;
   float scale = 1.0F, softcap = 0.0F;
   std::uint32_t window = 0;
+  bool chunked = false;
   bool causal = true;
   RopeStyle rope = RopeStyle::none;
   std::uint16_t rope_dim = 0;
@@ -61,6 +66,7 @@ struct AttentionOptions {
   float rope_mscale = 1.0F;
   QkNorm qk_norm = QkNorm::none;
   WeightId q_norm = kNone, k_norm = kNone;
+  QueryGrowth query_growth;
   WeightId sinks = kNone;  // (1, heads)
   float eps = 0.0F, norm_offset = 0.0F;
 };
@@ -72,6 +78,12 @@ struct NormOptions {
   WeightId bias = kNone;
   BufferId residual = kNone;
   std::uint16_t parts = 0;  // of a row that are normed each by itself; 0: the whole row
+};
+
+struct MatchOptions {
+  float least = 1e-5F;  // mean square of what is matched
+  float scale = 1.0F;
+  BufferId residual = kNone;
 };
 
 struct ConvOptions {
@@ -120,7 +132,7 @@ class Builder {
   // Latent attention (mla.hpp), absorbed or expanded as the phase wants; returns (N, heads *
   // v_head).
   BufferId latent_attention(BufferId q, BufferId latent, const LatentOptions& options);
-  BufferId add(std::string name, BufferId a, BufferId b);
+  BufferId add(std::string name, BufferId a, BufferId b, float scale = 1.0F);
   // activation(a) * b
   BufferId mul(std::string name, BufferId a, BufferId b, Activation activation);
   // builder_state.cpp
@@ -133,6 +145,19 @@ class Builder {
   BufferId conv_state(std::string name, BufferId x, WeightId filter, const ConvOptions& options);
   BufferId scan_state(BufferId xbc, BufferId dt, const RecurrenceOptions& options);
   BufferId delta_state(BufferId qkv, BufferId beta, BufferId dt, const RecurrenceOptions& options);
+  // builder_streams.cpp: see the ops of the same names.
+  BufferId columns(std::string name, BufferId x, std::uint32_t begin, std::uint32_t cols);
+  BufferId join(std::string name, BufferId a, BufferId b);
+  BufferId sparsify(std::string name, BufferId x, float deviations);
+  BufferId match_rms(std::string name, BufferId x, BufferId like, const MatchOptions& options);
+  struct Streams {
+    BufferId all, active;
+  };
+  Streams altup_predict(BufferId streams, BufferId router, WeightId coefficients,
+                        std::uint16_t active);
+  Streams altup_correct(BufferId predicted, BufferId activated, BufferId router,
+                        WeightId coefficients, WeightId scale, std::uint16_t active);
+  BufferId altup_add(BufferId streams, BufferId x);
   void tap(std::string name, BufferId x);
   // Takes the output rows; the result has R rows.
   BufferId select_rows(BufferId x);

@@ -1,9 +1,16 @@
 #include "plan/plan.hpp"
 
+#include <cmath>
+
 #include "base/check.hpp"
 #include "base/checked.hpp"
 
 namespace orrery::plan {
+
+float QueryGrowth::at(std::int32_t position) const {
+  const double steps = std::floor((position + 1.0) / step);
+  return static_cast<float>(1.0 + rate * std::log1p(steps));
+}
 
 std::string_view op_name(Op op) {
   switch (op) {
@@ -25,6 +32,20 @@ std::string_view op_name(Op op) {
       return "scan_state";
     case Op::delta_state:
       return "delta_state";
+    case Op::columns:
+      return "columns";
+    case Op::join:
+      return "join";
+    case Op::sparsify:
+      return "sparsify";
+    case Op::match_rms:
+      return "match_rms";
+    case Op::altup_predict:
+      return "altup_predict";
+    case Op::altup_correct:
+      return "altup_correct";
+    case Op::altup_add:
+      return "altup_add";
     case Op::rope_kv_write:
       return "rope_kv_write";
     case Op::attention:

@@ -120,15 +120,24 @@ struct CacheGroup {
 inline constexpr std::uint32_t kPageTokens = 64;
 
 enum class Op : std::uint8_t {
-  embed,          // out0 (N, d) = scale * w0[ids] (+ w1[positions] and the row w2 when present)
-  norm,           // out0 = norm(in0) * w0 (+ bias0) (+ residual); kind in norm_kind; with heads
+  embed,          // out0 (N, d) = scale * w0[ids] (+ w1[positions] and the row w2 when present);
+                  // an id beyond the rows of w0 takes its first
+  norm,           // out0 = norm(in0) (* w0) (+ bias0) (+ residual); kind in norm_kind; with heads
                   // every one of so many parts of a row by itself, w0 as wide as a row or a part
   quantize_rows,  // out0 (form q8 or bf16) = in0 (form f32)
   matmul,         // out_i = epilogue(in0 x w_i^T (+ bias_i)), 1 to 3 weights that share the input
   mul,            // out0 = activation(in0) * in1
   split,          // in0 is `heads` parts of sections, widths[i] columns each: out1 (N, ...) takes
                   // the last section of every part, out0 the others: all first ones, all second ...
-  rope_kv_write,  // q, k, v -> rotated q in out0, k and v into pages of the cache group
+  columns,        // out0 (N, n) = columns [begin, begin + n) of in0
+  join,           // out0 = the columns of in0, then those of in1
+  sparsify,       // out0 = max(0, in0 - m - scale s), m and s the mean and the deviation of a row
+  match_rms,      // out0 = scale (in0 rms(in1) / rms(in0) (+ residual)); see eps
+  altup_predict,  // AltUp, see below: out0 (N, n d), out1 (N, d) from streams in0, router in1
+  altup_correct,  // out0 (N, n d), out1 (N, d) from predictions in0, activated in1, router in2
+  altup_add,      // out0 = in0 (N, n d) + in1 (N, d) in every stream but the first
+  rope_kv_write,  // q, k, v -> rotated q in out0, k and v into pages of the cache group; q alone
+                  // where the layer attends over another one's
   attention,      // out0 (N, heads*v_dim) = softmax(scale q k^T) v over the pages of the sequence;
                   // w0 (1, heads): sinks, scores without a value that count in the softmax
   mla_write,      // q, latent -> queries in out0, normed and rotated latents into pages (mla.hpp)
@@ -144,15 +153,17 @@ enum class Op : std::uint8_t {
   // Mixture of experts. The experts of a token and their weights are `routes` (N, 2 used (+ 1)),
   // f32 in row order: the used experts' numbers, the best first, then their weights in that order,
   // then the weight of the shared expert where it has a gate.
-  moe_route,    // out0 routes = the choice from the router's logits in0 (N, experts), row order;
-                // in1 (N, 1): logits of the shared expert's gate; w0 (1, experts): added to the
-                // scores for the choice alone
-  moe_matmul,   // out0 = epilogue(in0 x w_i[expert]^T (+ bias_i[expert])) for each expert of the
-                // routes in1; in0 has rows of tokens, or of experts as another such step made them.
-                // One weight, or with glu two; biases are (experts, n)
+  moe_route,   // out0 routes = the choice from the router's logits in0 (N, experts), row order;
+               // in1 (N, 1): logits of the shared expert's gate; w0 (1, experts): added to the
+               // scores for the choice alone; w1 (1, experts): factors of the weights
+  moe_matmul,  // out0 = epilogue(in0 x w_i[expert]^T (+ bias_i[expert])) for each expert of the
+               // routes in1; in0 has rows of tokens, or of experts as another such step made them.
+               // One weight, or with glu two; biases are (experts, n);
+               // with weigh_input the factors of what comes out of a weight are those of the routes
   moe_combine,  // out0 (N, d) = scale * (sum of in0's rows of a token times their weights in the
-                // routes in1, + in2 (N, d) times the shared expert's weight) (+ residual)
-  add,          // out0 = in0 + in1
+                // routes in1, + in2 (N, d) times the shared expert's weight, + bias0) (+ residual);
+                // with weigh_input the rows alone are summed
+  add,          // out0 = scale (in0 + in1)
   tap,          // names in0 for tests; does nothing
 };
 std::string_view op_name(Op op);
@@ -164,6 +175,11 @@ std::string_view op_name(Op op);
 //          S = decay S + B (dt x)^T,   out = S^T C + w1 x
 //   delta: k / |k| and scale q / |q|, |x| = sqrt(sum x^2 + eps):
 //          S = decay S,   S = S + k (sigmoid(beta) (v - S^T k))^T,   out = S^T q
+
+// AltUp (arXiv 2301.13310): n streams of d columns lie side by side, and only the stream `active`
+// is computed. With r the router's n values of a token and c = w0 r, w0 as n columns:
+//   predict: out0_j = in0_j + sum_i c[n j + i] in0_i, out1 = out0_active
+//   correct: out0_j = in0_j + (1 + c[j]) (in1 - in0_active), out1 = w1 out0_active, w1 (1, d)
 
 enum class NormKind : std::uint8_t { rms, layer };
 // Which rows make the vector of a text.
@@ -183,6 +199,15 @@ enum class GroupScore : std::uint8_t { best, best_two };
 // What q_norm / k_norm of rope_kv_write normalise over: one head, or the whole width.
 enum class QkNorm : std::uint8_t { none, head, width };
 
+// Queries grow with their position p, so that attention stays sharp over long texts (Llama 4, after
+// arXiv 2501.19399): times 1 + rate ln(1 + floor((p + 1) / step)); rate 0 is off.
+struct QueryGrowth {
+  float rate = 0.0F;
+  std::uint32_t step = 1;  // tokens
+  bool operator==(const QueryGrowth&) const = default;
+  float at(std::int32_t position) const;
+};
+
 // How a file stores the matrices that make a head's keys and values from a latent: mla.hpp.
 enum class LatentWeights : std::uint8_t { none, joint, split };
 
@@ -201,9 +226,10 @@ struct Step {
 
   // embed: factor of the row. matmul: result * scale before the residual. attention: of the scores.
   // logits: of the result. moe_route: of the weights of experts. moe_combine: before the residual.
+  // add, match_rms: of the sum. sparsify: of the deviation.
   float scale = 1.0F;
   float softcap = 0.0F;      // attention, matmul, logits: cap * tanh(x / cap); 0 is off
-  float eps = 0.0F;          // norm and q/k norms
+  float eps = 0.0F;          // norm and q/k norms; match_rms: the least mean square of in0
   float norm_offset = 0.0F;  // norm and q/k norms: weight + offset (1 where a file stores w - 1)
   NormKind norm_kind = NormKind::rms;
   PoolKind pool_kind = PoolKind::mean;
@@ -218,6 +244,8 @@ struct Step {
   std::uint16_t nope_dim = 0, v_head = 0;
   LatentWeights latent = LatentWeights::none;
   std::uint32_t window = 0;  // attention sees positions > p - window; 0 is all
+  // attention: positions fall into chunks of `window`, and a row sees those of its own.
+  bool chunked = false;
   // attention: up to the row's own position. Otherwise to the last of the batch, which is one whole
   // sequence, and with a window to those < p + window.
   bool causal = true;
@@ -225,8 +253,11 @@ struct Step {
   std::uint16_t rope_dim = 0;             // leading dims of a head that rotate
   std::int16_t rope_table = -1;           // constants[rope_table]: rope_dim/2 frequencies
   float rope_mscale = 1.0F;               // factor of cos and sin (YaRN, longrope)
-  QkNorm qk_norm = QkNorm::none;          // weights w0 (q) and w1 (k)
+  QkNorm qk_norm = QkNorm::none;          // weights w0 (q) and w1 (k); without: ones
+  QueryGrowth query_growth;               // rope_kv_write
   std::array<std::uint32_t, 4> widths{};  // split: columns of the sections, 0 where there is none
+  std::uint32_t begin = 0;                // columns: the first of them
+  std::uint16_t active = 0;               // AltUp: the stream that is computed
 
   std::uint16_t experts = 0, experts_used = 0;  // all ops of experts
   // moe_route. Weights are the scores that `gate` makes; scores plus w0 decide the choice.
@@ -236,6 +267,9 @@ struct Step {
   // from; 0: no groups.
   std::uint16_t groups = 0, groups_used = 0;
   GroupScore group_score = GroupScore::best;
+  // moe_matmul, moe_combine: an expert gets a token's row times the weight of its route, and what
+  // it makes of that is not weighed again.
+  bool weigh_input = false;
 
   bool operator==(const Step&) const = default;
 };

@@ -74,7 +74,10 @@ std::string details(const Step& step) {
   add("renormalise", "yes", step.renormalise);
   add("groups", fmt::format("{}/{}", step.groups_used, step.groups), step.groups != 0);
   add("group_score", name_in(kGroupScores, step.group_score), step.groups != 0);
+  add("weighs", "input", step.weigh_input);
   add("parts", step.heads, step.heads != 0 && step.group == kNone);
+  add("begin", step.begin, step.op == Op::columns);
+  add("active", step.active, step.op == Op::altup_predict || step.op == Op::altup_correct);
   add("widths", fmt::format("{}", fmt::join(step.widths, "/")), step.widths[0] != 0);
   if (step.group == kNone) return text;
   if (step.op == Op::conv_state) {
@@ -87,12 +90,14 @@ std::string details(const Step& step) {
   add("latent", name_in(kLatents, step.latent), step.latent != LatentWeights::none);
   add("head", fmt::format("{}+{}/{}", step.nope_dim, step.rope_dim, step.v_head),
       step.latent != LatentWeights::none);
-  add("window", step.window, step.window != 0);
+  add(step.chunked ? "chunk" : "window", step.window, step.window != 0);
   add("sees", "all", !step.causal);
   add("rope", name_in(kRopes, step.rope), step.rope != RopeStyle::none);
   add("rope_dim", step.rope_dim, step.rope != RopeStyle::none);
   add("rope_mscale", step.rope_mscale, step.rope_mscale != 1.0F);
   add("qk_norm", name_in(kQkNorms, step.qk_norm), step.qk_norm != QkNorm::none);
+  const QueryGrowth& growth = step.query_growth;
+  add("query_growth", fmt::format("{}/{}", growth.rate, growth.step), growth.rate != 0.0F);
   return text;
 }
 

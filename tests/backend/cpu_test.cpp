@@ -143,6 +143,27 @@ TEST(CpuBackendOptions, WindowSoftcapAndQkNormEqualTheReference) {
   EXPECT_LT(difference(run_on(*device, model, plan::Phase::prefill, false, rows), expected), 0.05);
 }
 
+// Chunks, norms without weights, and queries that grow where nothing rotates.
+TEST(CpuBackendOptions, ChunksUnitNormsAndGrowthEqualTheReference) {
+  TinyLlama model;
+  model.window = 24;
+  model.chunked = true;
+  model.qk_norm = true;
+  model.qk_norm_weights = false;
+  model.query_growth = {.rate = 0.5F, .step = 10};
+  const auto rows = prompt(70, 0);
+  const auto expected = run_on(*make_reference_backend(), model, plan::Phase::decode, false, rows);
+  const auto device = cpu(2, "");
+  EXPECT_LT(difference(run_on(*device, model, plan::Phase::decode, false, rows), expected), 1e-5);
+  EXPECT_LT(difference(run_on(*device, model, plan::Phase::prefill, false, rows), expected), 0.05);
+  Runner decode(*device, model.record(plan::Phase::decode, kCapacity, false), 1);
+  std::vector<float> each;  // runs of one row do the rope step in attention's
+  for (const Runner::Row& row : rows) {
+    for (const float logit : decode.run({row})) each.push_back(logit);
+  }
+  EXPECT_EQ(each, run_on(*device, model, plan::Phase::prefill, true, rows));
+}
+
 struct CacheTypes {
   DType k, v;
 };

@@ -226,6 +226,34 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, CpuExperts,
                                               dtype_info(std::get<1>(test.param)).name);
                          });
 
+// Weights of routes that are factors of an expert's input, experts without a gate, a bias of the
+// sum, a factor for each expert.
+TEST(CpuExpertVariants, EqualTheReference) {
+  const auto device = cpu(2);
+  const auto rows = prompt(70, 0);
+  for (const DType type : {DType::f32, DType::q8_0}) {
+    for (int variant = 0; variant < 4; ++variant) {
+      SCOPED_TRACE(fmt::format("{} {}", dtype_info(type).name, variant));
+      TinyLlama model;
+      model.type = type;
+      model.mixture = {.experts = 5, .ffn = 96, .route = {.used = 2}, .shared = true};
+      model.mixture.weigh_input = variant == 0;
+      model.mixture.gated = variant != 1;
+      model.mixture.sum_bias = variant == 2;
+      model.mixture.factors = variant == 3;
+      const auto expected =
+          run_on(*make_reference_backend(), model, plan::Phase::decode, false, rows);
+      const bool exact = type == DType::f32;
+      const auto decoded = run_on(*device, model, plan::Phase::decode, false, rows);
+      EXPECT_LE(unlike_rows(decoded, expected, exact ? 1e-5 : 0.05), exact ? 0 : 4);
+      const auto prefilled = run_on(*device, model, plan::Phase::prefill, false, rows);
+      EXPECT_LE(unlike_rows(prefilled, expected, 0.05), 4);
+      const auto whole = run_on(*device, model, plan::Phase::prefill, true, rows);
+      EXPECT_EQ(whole, decoded);
+    }
+  }
+}
+
 // All tokens to the same experts, more than a pass brings together; and one expert for each token.
 TEST(CpuExpertLists, OneExpertMayHaveAllTokens) {
   TinyLlama model;

@@ -19,7 +19,8 @@ namespace {
 using Tokens = std::vector<text::TokenId>;
 
 std::string folder_of(const std::string& name) {
-  return test::shared_dir() + "/data/golden/" + name;
+  const std::string own = test::source_dir() + "/tests/golden/" + name;
+  return std::filesystem::exists(own) ? own : test::shared_dir() + "/data/golden/" + name;
 }
 
 Result<std::shared_ptr<const Model>> open_model(const std::string& file) {
@@ -111,7 +112,8 @@ TEST_P(GoldenSession, ABatchEqualsEachAlone) {
 INSTANTIATE_TEST_SUITE_P(Models, GoldenSession,
                          testing::Values("mixtral", "qwen2-moe", "qwen3-moe", "olmoe", "granitemoe",
                                          "gpt-oss", "deepseek-v2", "deepseek-v2-lite",
-                                         "deepseek-v3", "lfm2", "mamba2", "qwen3-next"));
+                                         "deepseek-v3", "lfm2", "mamba2", "qwen3-next", "llama4",
+                                         "gemma3n", "gemma4", "gemma4-moe"));
 
 // llama.cpp runs a V3 file that names no gating function with softmax; here its bias tells.
 TEST(GatingFunction, AFileWithoutItSaysWhatIsAssumedAndGivesTheSameAnswer) {

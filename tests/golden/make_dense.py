@@ -232,20 +232,8 @@ def run(model, ids):
         return model(torch.tensor([ids]))
 
 
-def make_writer(name, seed):
-    cls, settings, arch, names = WRITERS[name]
-    rng = np.random.default_rng(seed)
-    c, model = build(cls, "ForCausalLM", settings, rng, 1.0)
-    folder = HERE / name
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(c.to_dict(), indent=1) + "\n")
-    w = weights_of(model)
-    write_safetensors(folder / "model.safetensors", w)
-
-    def extra(out):
-        if getattr(c, "sliding_window", None):
-            out.add_sliding_window(c.sliding_window)
-    write_gguf(folder / f"{name}-f16.gguf", name, arch, names, c, w, extra)
+def write_logits(folder, name, model, rng):
+    """Logits of two prompts and of their greedy continuations."""
     prompts = []
     for number, size in enumerate((7, 80)):
         ids = [0] + [int(i) for i in rng.integers(2, VOCAB, size - 1)]
@@ -260,6 +248,23 @@ def make_writer(name, seed):
         prompts.append({"ids": ids, "greedy": greedy,
                         "margins": [round(float(b - a), 4) for a, b in tops]})
     (folder / "golden.json").write_text(json.dumps({"name": name, "prompts": prompts}) + "\n")
+
+
+def make_writer(name, seed):
+    cls, settings, arch, names = WRITERS[name]
+    rng = np.random.default_rng(seed)
+    c, model = build(cls, "ForCausalLM", settings, rng, 1.0)
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(c.to_dict(), indent=1) + "\n")
+    w = weights_of(model)
+    write_safetensors(folder / "model.safetensors", w)
+
+    def extra(out):
+        if getattr(c, "sliding_window", None):
+            out.add_sliding_window(c.sliding_window)
+    write_gguf(folder / f"{name}-f16.gguf", name, arch, names, c, w, extra)
+    write_logits(folder, name, model, rng)
 
 
 def write_modules(folder, pooling, dense):

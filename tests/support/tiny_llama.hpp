@@ -23,7 +23,9 @@ struct TinyLlama {
   DType type = DType::f32;
   std::uint32_t window = 0;
   float softcap = 0.0F;
-  bool qk_norm = false;
+  bool qk_norm = false, qk_norm_weights = true;
+  bool chunked = false;
+  plan::QueryGrowth query_growth{};
   DType k_type = DType::f32, v_type = DType::f32;
   struct Mixture {
     std::uint32_t experts = 0, ffn = 96;
@@ -31,6 +33,7 @@ struct TinyLlama {
     plan::RouteOptions route{};
     bool shared = false, biases = false;
     bool as_decode = false;  // in prefill, too
+    bool gated = true, weigh_input = false, sum_bias = false, factors = false;
   } mixture{};
 
   plan::Plan record(plan::Phase phase, plan::Capacity capacity, bool deterministic) const {
@@ -62,25 +65,8 @@ struct TinyLlama {
       plan::MatmulOptions biased;
       biased.bias[0] = vector(p + "q_bias", kHeads * kHeadDim);
       const auto qkv = b.matmul(names, h, weights, biased);
-      plan::AttentionOptions a;
-      a.group = group;
-      a.group_layer = static_cast<std::int16_t>(l);
-      a.heads = kHeads;
-      a.kv_heads = kKvHeads;
-      a.k_dim = a.v_dim = kHeadDim;
-      a.scale = 0.125F;
-      a.softcap = softcap;
-      a.window = window;
-      a.rope = l == 0 ? plan::RopeStyle::halves : plan::RopeStyle::adjacent;
-      a.rope_dim = kHeadDim;
-      a.rope_table = table;
-      a.eps = 1e-5F;
-      if (qk_norm) {
-        a.qk_norm = plan::QkNorm::head;
-        a.q_norm = vector(p + "q_norm", kHeadDim);
-        a.k_norm = vector(p + "k_norm", kHeadDim);
-      }
-      const plan::BufferId attn = b.attention(qkv[0], qkv[1], qkv[2], a);
+      const plan::BufferId attn =
+          b.attention(qkv[0], qkv[1], qkv[2], attention(b, l, group, table));
       plan::MatmulOptions residual;
       residual.residual = x;
       x = b.matmul("x", attn, matrix(p + "o", kHidden, kHeads * kHeadDim), residual);
@@ -102,6 +88,36 @@ struct TinyLlama {
   }
 
  private:
+  plan::AttentionOptions attention(plan::Builder& b, std::uint32_t l, std::int16_t group,
+                                   std::int16_t table) const {
+    const auto norm = [&](const char* name) {
+      return b.weight({"blk." + std::to_string(l) + "." + name, DType::f32, 1, kHeadDim});
+    };
+    plan::AttentionOptions a;
+    a.group = group;
+    a.group_layer = static_cast<std::int16_t>(l);
+    a.heads = kHeads;
+    a.kv_heads = kKvHeads;
+    a.k_dim = a.v_dim = kHeadDim;
+    a.scale = 0.125F;
+    a.softcap = softcap;
+    a.window = window;
+    a.chunked = chunked;
+    a.query_growth = query_growth;
+    a.rope = l == 0 ? plan::RopeStyle::halves : plan::RopeStyle::adjacent;
+    a.rope_dim = kHeadDim;
+    a.rope_table = table;
+    a.eps = 1e-5F;
+    if (qk_norm) {
+      a.qk_norm = plan::QkNorm::head;
+    }
+    if (qk_norm && qk_norm_weights) {
+      a.q_norm = norm("q_norm");
+      a.k_norm = norm("k_norm");
+    }
+    return a;
+  }
+
   plan::BufferId record_mixture(plan::Builder& b, plan::BufferId f, plan::BufferId x) const {
     const std::uint32_t n = mixture.experts;
     const auto vectors = [&](const char* name, std::uint32_t rows, std::uint32_t cols) {
@@ -114,6 +130,7 @@ struct TinyLlama {
     as_decode.as_decode = true;
     plan::RouteOptions route = mixture.route;
     route.choice_bias = vectors("choice_bias", 1, n);
+    if (mixture.factors) route.factors = b.weight({"factors", DType::f32, 1, n});
     const plan::WeightId router = b.weight({"router", mixture.router, n, kHidden});
     const plan::BufferId logits = b.matmul("router", f, router, as_decode);
     plan::ExpertOptions options;
@@ -123,11 +140,13 @@ struct TinyLlama {
       options.shared = b.matmul("shared", f, b.weight({"shared", type, kHidden, kHidden}), {});
     }
     options.gate = stack("gate_exps", mixture.ffn, kHidden);
-    options.up = stack("up_exps", mixture.ffn, kHidden);
+    if (mixture.gated) options.up = stack("up_exps", mixture.ffn, kHidden);
     options.down = stack("down_exps", kHidden, mixture.ffn);
     options.gate_bias = vectors("gate_bias", n, mixture.ffn);
-    options.up_bias = vectors("up_bias", n, mixture.ffn);
+    if (mixture.gated) options.up_bias = vectors("up_bias", n, mixture.ffn);
     options.down_bias = vectors("down_bias", n, kHidden);
+    options.weigh_input = mixture.weigh_input;
+    if (mixture.sum_bias) options.sum_bias = b.weight({"sum_bias", DType::f32, 1, kHidden});
     options.scale = 0.75F;
     options.residual = x;
     return b.experts("moe", f, b.moe_route(logits, route), options);

@@ -18,7 +18,7 @@ struct Shape {
   DType k_type, v_type;
   float scale, softcap;
   std::uint32_t window;
-  bool causal;
+  bool chunked, causal;
   const float* sinks;  // (heads) or null
 
   Shape(const CompileContext& context, const plan::Step& step)
@@ -31,6 +31,7 @@ struct Shape {
         scale(step.scale),
         softcap(step.softcap),
         window(step.window),
+        chunked(step.chunked),
         causal(step.causal),
         sinks(context.vector(step.w[0])) {
     const plan::CacheGroup& cache = context.plan->groups[group];
@@ -117,7 +118,7 @@ class AttentionRows : public CpuStep {
     const auto window = static_cast<std::int32_t>(s_.window);
     item.end = s_.causal ? position + 1 : batch.positions[batch.n_tokens - 1] + 1;
     if (window != 0) {
-      item.begin = std::max(0, position + 1 - window);
+      item.begin = s_.chunked ? position - position % window : std::max(0, position + 1 - window);
       item.end = std::min(item.end, position + window);
     }
     item.first_part = item.begin / kPartTokens;
@@ -169,7 +170,7 @@ class AttentionRows : public CpuStep {
     }
     float* rotated = reinterpret_cast<float*>(worker.scratch + parts_bytes());
     if (part == item.parts - 1) rope_->write_cache(*worker.batch, item.row, head, rotated);
-    rope_->write_q(item.row, head, rotated);
+    rope_->write_q(*worker.batch, item.row, head, rotated);
     return rotated;
   }
 
@@ -304,6 +305,7 @@ class AttentionBlocks : public CpuStep {
     args.n_tokens = std::min(32 * blocks, batch.n_tokens - 32 * b);
     args.last_key = s_.causal ? -1 : batch.positions[batch.n_tokens - 1];
     args.window = s_.window;
+    args.chunked = s_.chunked;
     args.pool = s_.pool;
     args.page_bytes = s_.page_bytes;
     args.head_offset = s_.layer_offset + std::size_t{head / s_.g} * s_.head_bytes;

@@ -17,6 +17,7 @@ class Elementwise : public CpuStep {
         outputs_(context.plan->buffers[static_cast<std::size_t>(step.in[0])].rows ==
                  plan::kOutputs),
         is_add_(step.op == plan::Op::add),
+        scale_(step.scale),
         activation_(activation_kind(step.activation)),
         kernels_(*context.kernels->rows) {
     kernel_ = context.kernel_label(false, plan::op_name(step.op), plan::kNone);
@@ -29,6 +30,7 @@ class Elementwise : public CpuStep {
     for (std::int32_t r = worker.next(); r < padded; r = worker.next()) {
       if (is_add_) {
         kernels_.add(a_.row(r), b_.row(r), out_.row(r), n);
+        if (scale_ != 1.0F) kernels_.scale_add(out_.row(r), scale_, nullptr, n);
       } else if (activation_ == kernels::ActivationKind::none) {
         kernels_.mul(a_.row(r), b_.row(r), out_.row(r), n);
       } else {
@@ -40,6 +42,7 @@ class Elementwise : public CpuStep {
  private:
   BufferRef a_, b_, out_;
   bool outputs_, is_add_;
+  float scale_;
   kernels::ActivationKind activation_;
   const kernels::RowKernels& kernels_;
 };

@@ -49,7 +49,9 @@ class Embed : public CpuStep {
     const std::uint64_t cols = out_.cols;
     // A row takes no more bytes in any type than as f32.
     auto* file_row = reinterpret_cast<std::byte*>(scratch + cols);
-    decode(table_, table_data_, batch.ids[r], file_row, out);
+    const std::int32_t id = batch.ids[r];
+    const bool known = static_cast<std::uint32_t>(id) < table_.rows;
+    decode(table_, table_data_, known ? id : 0, file_row, out);
     const float* position = nullptr;
     if (positions_ != nullptr) {
       decode(*positions_, positions_data_, batch.positions[r], file_row, scratch);

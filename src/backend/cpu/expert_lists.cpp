@@ -13,7 +13,7 @@ std::size_t ExpertLists::scratch_bytes(const ExpertCounts& counts) {
 
 ExpertLists::ExpertLists(const ExpertCounts& counts, const BufferRef& routes, const Worker& worker,
                          std::byte* scratch)
-    : used_(counts.used) {
+    : used_(counts.used), routes_(routes), worker_(worker) {
   auto* lists = reinterpret_cast<List*>(scratch);                        // (experts)
   auto* next = reinterpret_cast<std::int32_t*>(lists + counts.experts);  // (experts)
   pairs_ = next + counts.experts;

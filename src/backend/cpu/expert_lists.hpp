@@ -43,6 +43,12 @@ class ExpertLists {
   std::int32_t token(std::int32_t row) const {
     return pairs_[row] / static_cast<std::int32_t>(used_);
   }
+  // The weight of a row's route.
+  float weight(std::int32_t row) const {
+    const auto used = static_cast<std::int32_t>(used_);
+    const std::int32_t pair = pairs_[row];
+    return routes_.row(pair / used, worker_)[used + pair % used];
+  }
   // Where the pair (t, j) is.
   std::int32_t row(std::int32_t t, std::uint32_t j) const {
     return rows_[static_cast<std::size_t>(t) * used_ + j];
@@ -50,6 +56,8 @@ class ExpertLists {
 
  private:
   std::uint32_t used_;
+  const BufferRef& routes_;
+  const Worker& worker_;
   std::span<List> lists_;
   std::int32_t* pairs_;  // (pairs), by row
   std::int32_t* rows_;   // (pairs), by pair

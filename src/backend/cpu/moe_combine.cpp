@@ -19,6 +19,8 @@ class MoeCombine : public CpuStep {
         residual_(context.buffer(step.residual)),
         out_(context.buffer(step.out[0])),
         scale_(step.scale),
+        bias_(context.vector(step.bias[0])),
+        weighed_(step.weigh_input),
         kernels_(*context.kernels) {
     kernel_ = context.kernel_label(false, "moe_combine", plan::kNone);
   }
@@ -63,9 +65,12 @@ class MoeCombine : public CpuStep {
       so_far = next;
       std::swap(sum, next);
     };
-    for (std::uint32_t j = 0; j < counts_.used; ++j) add(in_.row(lists.row(t, j)), weights[j]);
+    for (std::uint32_t j = 0; j < counts_.used; ++j) {
+      add(in_.row(lists.row(t, j)), weighed_ ? 1.0F : weights[j]);
+    }
     if (shared != nullptr) add(shared, weights[counts_.used]);
     std::memcpy(out, so_far, out_.row_bytes);
+    if (bias_ != nullptr) kernels_.rows->add(out, bias_, out, n);
     kernels_.rows->scale_add(out, scale_, residual, n);
   }
 
@@ -88,6 +93,8 @@ class MoeCombine : public CpuStep {
   ExpertCounts counts_;
   BufferRef in_, routes_, shared_, residual_, out_;
   float scale_;
+  const float* bias_;
+  bool weighed_;  // the rows are
   kernels::KernelSet kernels_;
 };
 

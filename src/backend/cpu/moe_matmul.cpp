@@ -21,6 +21,7 @@ class MoeMatmulRows : public CpuStep {
         out_(context.buffer(step.out[0])),
         product_(context, step),
         of_experts_(context.order(step.in[0]) == plan::Order::experts),
+        weigh_input_(step.weigh_input),
         rows_(context.info(step.w[0]).rows) {
     matrices_ = context.experts(step, 0);
     if (step.glu) up_ = context.experts(step, 1);
@@ -88,7 +89,12 @@ class MoeMatmulRows : public CpuStep {
     constexpr std::int32_t kAtOnce = RowProduct::kRowsAtOnce;
     for (std::int32_t r = list.begin; r < list.end; r += kAtOnce) {
       const std::int32_t m = std::min(kAtOnce, list.end - r);
-      const OperandRows rows{operand(worker, lists, r, m, gathered), in_.row_bytes, m, r};
+      OperandRows rows{operand(worker, lists, r, m, gathered), in_.row_bytes, m, r};
+      float factors[kAtOnce];
+      if (weigh_input_) {
+        for (std::int32_t i = 0; i < m; ++i) factors[i] = lists.weight(r + i);
+        rows.factors = factors;
+      }
       product_.run(worker, weights, rows, out_, gathered + gathered_bytes());
     }
   }
@@ -109,7 +115,7 @@ class MoeMatmulRows : public CpuStep {
   ExpertCounts counts_;
   BufferRef in_, routes_, out_;
   RowProduct product_;
-  bool of_experts_;
+  bool of_experts_, weigh_input_;
   std::uint32_t rows_;
   std::vector<Matrix> matrices_, up_;  // by expert
 };

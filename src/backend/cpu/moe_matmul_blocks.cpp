@@ -6,6 +6,7 @@
 #include "backend/cpu/expert_lists.hpp"
 #include "backend/cpu/row_product.hpp"
 #include "base/checked.hpp"
+#include "tensor/half.hpp"
 
 namespace orrery::backend::cpu {
 namespace {
@@ -21,6 +22,7 @@ class MoeMatmulBlocks : public CpuStep {
         routes_(context.buffer(step.in[1])),
         out_(context.buffer(step.out[0])),
         of_experts_(context.order(step.in[0]) == plan::Order::experts),
+        weigh_input_(step.weigh_input),
         activation_(activation_kind(step.activation)),
         rows_(context.info(step.w[0]).rows),
         kernels_(*context.kernels->blocks),
@@ -84,7 +86,9 @@ class MoeMatmulBlocks : public CpuStep {
         for (std::int32_t i = 0; i < count; ++i) {
           const std::int32_t t = lists.token(begin + i);
           const auto* from = reinterpret_cast<const std::byte*>(in_.block(t / 32)) + step;
-          copy_token(from + token_offset(t % 32), to + step + token_offset(i));
+          std::byte* place = to + step + token_offset(i);
+          copy_token(from + token_offset(t % 32), place);
+          if (weigh_input_) weigh_token(place, lists.weight(begin + i));
         }
       }
     }
@@ -96,6 +100,14 @@ class MoeMatmulBlocks : public CpuStep {
   // The 16 pairs of one token in 32 features.
   static void copy_token(const std::byte* from, std::byte* to) {
     for (int pair = 0; pair < 16; ++pair) std::memcpy(to + 64 * pair, from + 64 * pair, 4);
+  }
+  static void weigh_token(std::byte* token, float weight) {
+    for (int pair = 0; pair < 16; ++pair, token += 64) {
+      std::uint16_t values[2];
+      std::memcpy(values, token, 4);
+      for (std::uint16_t& value : values) value = f32_to_bf16(bf16_to_f32(value) * weight);
+      std::memcpy(token, values, 4);
+    }
   }
 
   // Weight rows from `row` on times blocks [first, first + n) of the list.
@@ -139,7 +151,7 @@ class MoeMatmulBlocks : public CpuStep {
 
   ExpertCounts counts_;
   BufferRef in_, routes_, out_;
-  bool of_experts_;
+  bool of_experts_, weigh_input_;
   kernels::ActivationKind activation_;
   std::uint32_t rows_, rows_per_task_ = 32;
   const kernels::BlockKernels& kernels_;

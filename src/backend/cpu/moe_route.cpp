@@ -40,7 +40,8 @@ class MoeRoute : public CpuStep {
         logits_(context.buffer(step.in[0])),
         shared_gate_(context.buffer(step.in[1])),
         out_(context.buffer(step.out[0])),
-        bias_(context.vector(step.w[0])) {
+        bias_(context.vector(step.w[0])),
+        factors_(context.vector(step.w[1])) {
     kernel_ = context.kernel_label(false, "moe_route", plan::kNone);
   }
 
@@ -76,6 +77,9 @@ class MoeRoute : public CpuStep {
       weights[j] = scores[e];
     }
     finish_weights(weights);
+    for (std::uint32_t j = 0; factors_ != nullptr && j < used; ++j) {
+      weights[j] *= factors_[static_cast<std::size_t>(experts[j])];
+    }
     if (shared_gate_) weights[used] = sigmoid(*shared_gate_.row(t, worker));
   }
 
@@ -115,6 +119,7 @@ class MoeRoute : public CpuStep {
   const plan::Step step_;
   BufferRef logits_, shared_gate_, out_;
   const float* bias_;
+  const float* factors_;  // (experts) or null
 };
 
 }  // namespace

@@ -59,6 +59,20 @@ StepResult make_step(const CompileContext& context, const plan::Step& step) {
       return make_recurrence(context, step);
     case plan::Op::split:
       return make_split(context, step);
+    case plan::Op::columns:
+      return make_columns(context, step);
+    case plan::Op::join:
+      return make_join(context, step);
+    case plan::Op::sparsify:
+      return make_sparsify(context, step);
+    case plan::Op::match_rms:
+      return make_match_rms(context, step);
+    case plan::Op::altup_predict:
+      return make_altup_predict(context, step);
+    case plan::Op::altup_correct:
+      return make_altup_correct(context, step);
+    case plan::Op::altup_add:
+      return make_altup_add(context, step);
     case plan::Op::select_rows:
       return make_select_rows(context, step);
     case plan::Op::pool:
@@ -94,6 +108,7 @@ CpuProgram::CpuProgram(const plan::Plan& plan, Bindings bindings, const kernels:
   for (const plan::Step& step : plan_.steps) {
     if (step.op != plan::Op::embed) continue;
     embed_rows_ = plan_.weights[static_cast<std::size_t>(step.w[0])].rows;
+    break;  // others are beside the vocabulary's
   }
 }
 

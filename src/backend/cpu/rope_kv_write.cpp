@@ -1,4 +1,5 @@
 // rope_kv_write: q and k normalised (where the family does) and rotated; k and v into their pages.
+#include <algorithm>
 #include <cstring>
 
 #include "backend/cpu/cache_rows.hpp"
@@ -19,6 +20,7 @@ struct RopeStep {
   const RopeTable* table = nullptr;  // null: no rotation
   int rope_dim;
   bool adjacent;
+  plan::QueryGrowth growth;
 
   RopeStep(const CompileContext& context, const plan::Step& step)
       : q(context.buffer(step.in[0])),
@@ -36,7 +38,8 @@ struct RopeStep {
         eps(step.eps),
         norm_offset(step.norm_offset),
         rope_dim(step.rope_dim),
-        adjacent(step.rope == plan::RopeStyle::adjacent) {
+        adjacent(step.rope == plan::RopeStyle::adjacent),
+        growth(step.query_growth) {
     if (step.rope != plan::RopeStyle::none) table = &context.rope_table(step);
   }
 };
@@ -54,25 +57,27 @@ class RopeRows : public CpuStep, public RowRope {
 
   // One item is all of one row's q, k or v, so that norms over the whole width see all heads.
   void run(const Worker& worker) const override {
-    const std::int32_t items = 3 * worker.batch->n_tokens;
+    const std::int32_t parts = s_.k ? 3 : 1, items = parts * worker.batch->n_tokens;
     for (std::int32_t i = worker.next(); i < items; i = worker.next()) {
-      const std::int32_t row = i / 3;
-      if (i % 3 == 0) write_q(row);
-      if (i % 3 == 1) write_k(*worker.batch, row, reinterpret_cast<float*>(worker.scratch));
-      if (i % 3 == 2) write_v(*worker.batch, row);
+      const std::int32_t row = i / parts, part = i % parts;
+      if (part == 0) write_q(*worker.batch, row);
+      if (part == 1) write_k(*worker.batch, row, reinterpret_cast<float*>(worker.scratch));
+      if (part == 2) write_v(*worker.batch, row);
     }
   }
 
   const RowRope* rope() const override { return this; }
 
-  void write_q(std::int32_t row, std::uint32_t head, float* q) const override {
+  void write_q(const Batch& batch, std::int32_t row, std::uint32_t head, float* q) const override {
     const std::uint32_t g = s_.heads / s_.kv_heads;
     normalize(s_.q.row(row) + std::size_t{head} * g * s_.k_dim, s_.q_norm, g, q);
     rotate(q, g, row);
+    grow(batch, row, g, q);
   }
 
   void write_cache(const Batch& batch, std::int32_t row, std::uint32_t head,
                    float* k) const override {
+    if (!s_.k) return;
     normalize(s_.k.row(row) + std::size_t{head} * s_.k_dim, s_.k_norm, 1, k);
     rotate(k, 1, row);
     store_k(batch, row, head, k);
@@ -80,9 +85,16 @@ class RopeRows : public CpuStep, public RowRope {
   }
 
  private:
-  void write_q(std::int32_t row) const {
+  void write_q(const Batch& batch, std::int32_t row) const {
     normalize(s_.q.row(row), s_.q_norm, s_.heads, s_.out.row(row));
     rotate(s_.out.row(row), s_.heads, row);
+    grow(batch, row, s_.heads, s_.out.row(row));
+  }
+
+  void grow(const Batch& batch, std::int32_t row, std::uint32_t n_heads, float* q) const {
+    if (s_.growth.rate == 0.0F) return;
+    const float factor = s_.growth.at(batch.positions[row]);
+    kernels_.scale_add(q, factor, nullptr, static_cast<int>(n_heads * s_.k_dim));
   }
 
   void write_k(const Batch& batch, std::int32_t row, float* scratch) const {
@@ -107,7 +119,7 @@ class RopeRows : public CpuStep, public RowRope {
 
   void normalize(const float* x, const float* weight, std::uint32_t n_heads, float* to) const {
     const std::uint32_t width = n_heads * s_.k_dim;
-    if (s_.qk_norm == plan::QkNorm::none || weight == nullptr) {
+    if (s_.qk_norm == plan::QkNorm::none) {
       std::memcpy(to, x, std::size_t{width} * 4);
       return;
     }
@@ -152,15 +164,19 @@ class RopeBlocks : public CpuStep {
     const std::int32_t blocks = n_blocks(worker.batch->n_tokens);
     // q, k and v of a block apart; with head-wise norms each head could be an item, but 3 items a
     // block keep the threads busy from 64 tokens on.
-    worker.spread(3 * blocks, [&](std::int32_t i) {
-      const std::int32_t b = i / 3;
+    const std::int32_t parts = s_.k ? 3 : 1;
+    worker.spread(parts * blocks, [&](std::int32_t i) {
+      const std::int32_t b = i / parts, part = i % parts;
       float* scratch = reinterpret_cast<float*>(worker.scratch);
-      if (i % 3 == 0) normalize_rotate(s_.q.block(b), s_.q_norm, s_.heads, b, s_.out.block(b));
-      if (i % 3 == 1) {
+      if (part == 0) {
+        normalize_rotate(s_.q.block(b), s_.q_norm, s_.heads, b, s_.out.block(b));
+        grow(*worker.batch, b);
+      }
+      if (part == 1) {
         normalize_rotate(s_.k.block(b), s_.k_norm, s_.kv_heads, b, scratch);
         store(*worker.batch, b, scratch, CacheSide::keys);
       }
-      if (i % 3 == 2) store(*worker.batch, b, s_.v.block(b), CacheSide::values);
+      if (part == 2) store(*worker.batch, b, s_.v.block(b), CacheSide::values);
     });
   }
 
@@ -168,8 +184,8 @@ class RopeBlocks : public CpuStep {
   void normalize_rotate(const float* x, const float* weight, std::uint32_t n_heads, std::int32_t b,
                         float* to) const {
     const std::size_t head = std::size_t{s_.k_dim} * 32;
-    const bool whole = weight != nullptr && s_.qk_norm == plan::QkNorm::width;
-    const bool each = weight != nullptr && s_.qk_norm == plan::QkNorm::head;
+    const bool whole = s_.qk_norm == plan::QkNorm::width;
+    const bool each = s_.qk_norm == plan::QkNorm::head;
     if (whole) normalize(x, weight, n_heads * s_.k_dim, to);
     for (std::uint32_t h = 0; h < n_heads; ++h, x += head, to += head) {
       if (each) normalize(x, weight, s_.k_dim, to);
@@ -201,6 +217,18 @@ class RopeBlocks : public CpuStep {
                            .rope_dim = s_.rope_dim,
                            .adjacent = s_.adjacent,
                            .from = x});
+  }
+
+  void grow(const Batch& batch, std::int32_t b) const {
+    if (s_.growth.rate == 0.0F) return;
+    float factors[32];
+    for (std::int32_t i = 0; i < 32; ++i) {
+      factors[i] = s_.growth.at(batch.positions[std::min(32 * b + i, batch.n_tokens - 1)]);
+    }
+    float* q = s_.out.block(b);
+    for (std::size_t f = 0; f < std::size_t{s_.heads} * s_.k_dim; ++f, q += 32) {
+      for (std::size_t i = 0; i < 32; ++i) q[i] *= factors[i];
+    }
   }
 
   void store(const Batch& batch, std::int32_t b, const float* x, CacheSide side) const {

@@ -64,6 +64,11 @@ void RowProduct::run(const Worker& worker, const WeightRows& weights, const Oper
       if (glu_)
         rows.adapters->add(weights.part + 1, rows.out + i, begin, n, up + std::size_t{n} * i);
     }
+    if (rows.factors != nullptr) {
+      kernels_->scale_add(y, rows.factors[i], nullptr, static_cast<int>(n));
+      if (glu_)
+        kernels_->scale_add(up + std::size_t{n} * i, rows.factors[i], nullptr, static_cast<int>(n));
+    }
     finish_row(worker, weights, rows.out + i, y, up + std::size_t{n} * i, out, temporary);
   }
 }

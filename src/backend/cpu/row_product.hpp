@@ -25,6 +25,7 @@ struct OperandRows {
   std::int32_t m;
   std::int64_t out;
   const RowAdapters* adapters = nullptr;
+  const float* factors = nullptr;  // (m) or null: of what comes out of each weight
 };
 
 // Starts to bring in the first rows of a product: kernels fetch ahead of themselves, but nobody is

@@ -91,7 +91,8 @@ class RowRope {
  public:
   virtual ~RowRope() = default;
   // The query heads of kv head `head`, normalised and rotated, to q (heads / kv_heads, k_dim).
-  virtual void write_q(std::int32_t row, std::uint32_t head, float* q) const = 0;
+  virtual void write_q(const Batch& batch, std::int32_t row, std::uint32_t head,
+                       float* q) const = 0;
   // K and V of the kv head into their page; k is scratch of k_dim floats.
   virtual void write_cache(const Batch& batch, std::int32_t row, std::uint32_t head,
                            float* k) const = 0;
@@ -176,6 +177,13 @@ StepResult make_mla_attention_blocks(const CompileContext& context, const plan::
 StepResult make_conv_state(const CompileContext& context, const plan::Step& step);
 StepResult make_recurrence(const CompileContext& context, const plan::Step& step);  // scan, delta
 StepResult make_split(const CompileContext& context, const plan::Step& step);
+StepResult make_columns(const CompileContext& context, const plan::Step& step);
+StepResult make_join(const CompileContext& context, const plan::Step& step);
+StepResult make_sparsify(const CompileContext& context, const plan::Step& step);
+StepResult make_match_rms(const CompileContext& context, const plan::Step& step);
+StepResult make_altup_predict(const CompileContext& context, const plan::Step& step);
+StepResult make_altup_correct(const CompileContext& context, const plan::Step& step);
+StepResult make_altup_add(const CompileContext& context, const plan::Step& step);
 StepResult make_select_rows(const CompileContext& context, const plan::Step& step);
 StepResult make_pool(const CompileContext& context, const plan::Step& step);
 StepResult make_elementwise(const CompileContext& context,

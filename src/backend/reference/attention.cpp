@@ -45,7 +45,8 @@ void normalise_and_rotate(const plan::Step& step, const std::vector<float>& weig
   }
   for (std::uint32_t h = 0; h < heads; ++h) {
     if (step.qk_norm == plan::QkNorm::head) {
-      rms_norm(x + h * dim, dim, weight.data(), step.norm_offset, step.eps);
+      const float* ones = weight.empty() ? nullptr : weight.data();
+      rms_norm(x + h * dim, dim, ones, step.norm_offset, step.eps);
     }
     if (step.rope != plan::RopeStyle::none) rotate(step, frequencies, position, x + h * dim);
   }
@@ -96,12 +97,12 @@ std::vector<float> ReferenceProgram::read_cache(const plan::Step& step, const Ba
 void ReferenceProgram::rope_kv_write(const plan::Step& step, const Batch& batch) {
   std::vector<float> frequencies, q_weight, k_weight;
   if (step.rope_table != plan::kNone) frequencies = plan_.constants[step.rope_table];
-  if (step.qk_norm != plan::QkNorm::none) {
-    q_weight = weight_row(step.w[0], 0);
-    k_weight = weight_row(step.w[1], 0);
-  }
-  const std::uint32_t q_cols = cols_of(step.in[0]), k_cols = cols_of(step.in[1]);
-  const std::uint32_t v_cols = cols_of(step.in[2]);
+  if (step.w[0] != plan::kNone) q_weight = weight_row(step.w[0], 0);
+  if (step.w[1] != plan::kNone) k_weight = weight_row(step.w[1], 0);
+  const bool writes = step.in[1] != plan::kNone;
+  const std::uint32_t q_cols = cols_of(step.in[0]);
+  const std::uint32_t k_cols = writes ? cols_of(step.in[1]) : 0;
+  const std::uint32_t v_cols = writes ? cols_of(step.in[2]) : 0;
   std::vector<double> k(k_cols);
   for (std::int32_t row = 0; row < batch.n_tokens; ++row) {
     const std::int32_t position = batch.positions[row];
@@ -109,6 +110,8 @@ void ReferenceProgram::rope_kv_write(const plan::Step& step, const Batch& batch)
     double* rotated = &buffers_[step.out[0]][std::size_t{q_cols} * row];
     std::copy(q, q + q_cols, rotated);
     normalise_and_rotate(step, q_weight, frequencies, position, step.heads, rotated);
+    for (std::uint32_t i = 0; i < q_cols; ++i) rotated[i] *= step.query_growth.at(position);
+    if (!writes) continue;
     const double* k_in = &buffers_[step.in[1]][std::size_t{k_cols} * row];
     std::copy(k_in, k_in + k_cols, k.begin());
     normalise_and_rotate(step, k_weight, frequencies, position, step.kv_heads, k.data());
@@ -127,7 +130,8 @@ void ReferenceProgram::attention(const plan::Step& step, const Batch& batch) {
   for (std::int32_t row = 0; row < batch.n_tokens; ++row) {
     const std::int32_t own = batch.positions[row];
     const auto window = static_cast<std::int32_t>(step.window);
-    const std::int32_t first = window == 0 ? 0 : std::max(0, own - window + 1);
+    std::int32_t first = window == 0 ? 0 : std::max(0, own - window + 1);
+    if (step.chunked) first = own - own % window;
     std::int32_t last = step.causal ? own : batch.positions[batch.n_tokens - 1];
     if (window != 0) last = std::min(last, own + window - 1);
     for (std::uint32_t h = 0; h < step.heads; ++h) {

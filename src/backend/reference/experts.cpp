@@ -54,6 +54,8 @@ void ReferenceProgram::moe_route(const plan::Step& step, const Batch& batch) {
   const std::uint32_t n = step.experts, used = step.experts_used;
   std::vector<float> bias(n, 0.0F);
   if (step.w[0] != plan::kNone) bias = weight_row(step.w[0], 0);
+  std::vector<float> factors;
+  if (step.w[1] != plan::kNone) factors = weight_row(step.w[1], 0);
   const bool shared = step.in[1] != plan::kNone;
   for (std::int32_t row = 0; row < batch.n_tokens; ++row) {
     const double* logits = &buffers_[step.in[0]][std::size_t{n} * row];
@@ -76,7 +78,7 @@ void ReferenceProgram::moe_route(const plan::Step& step, const Batch& batch) {
     double* out = &buffers_[step.out[0]][std::size_t{cols_of(step.out[0])} * row];
     for (std::uint32_t j = 0; j < used; ++j) {
       out[j] = chosen[j];
-      out[used + j] = weights[j] * step.scale;
+      out[used + j] = weights[j] * step.scale * (factors.empty() ? 1.0 : factors[chosen[j]]);
     }
     if (shared) out[2 * used] = 1.0 / (1.0 + std::exp(-buffers_[step.in[1]][row]));
   }
@@ -109,9 +111,12 @@ void ReferenceProgram::moe_matmul(const plan::Step& step, const Batch& batch) {
       }
       for (const std::size_t pair : pairs) {
         const double* x = &buffers_[step.in[0]][(of_experts ? pair : pair / used) * k];
-        double value = dot(x, rows[0].data(), k) + bias[0][r];
+        const double weight =
+            step.weigh_input ? buffers_[step.in[1]][pair / used * route_cols + used + pair % used]
+                             : 1.0;
+        double value = weight * dot(x, rows[0].data(), k) + bias[0][r];
         if (step.glu) {
-          value = gated(step.activation, value, dot(x, rows[1].data(), k) + bias[1][r]);
+          value = gated(step.activation, value, weight * dot(x, rows[1].data(), k) + bias[1][r]);
         } else {
           value = activate(step.activation, value);
         }
@@ -124,12 +129,15 @@ void ReferenceProgram::moe_matmul(const plan::Step& step, const Batch& batch) {
 void ReferenceProgram::moe_combine(const plan::Step& step, const Batch& batch) {
   const std::uint32_t used = step.experts_used;
   const std::size_t cols = cols_of(step.out[0]), route_cols = cols_of(step.in[1]);
+  std::vector<float> bias(cols, 0.0F);
+  if (step.bias[0] != plan::kNone) bias = weight_row(step.bias[0], 0);
   for (std::int32_t row = 0; row < batch.n_tokens; ++row) {
     const double* weights = &buffers_[step.in[1]][route_cols * row + used];
     for (std::size_t i = 0; i < cols; ++i) {
-      double sum = 0.0;
+      double sum = bias[i];
       for (std::uint32_t j = 0; j < used; ++j) {
-        sum += weights[j] * buffers_[step.in[0]][(std::size_t{used} * row + j) * cols + i];
+        sum += (step.weigh_input ? 1.0 : weights[j]) *
+               buffers_[step.in[0]][(std::size_t{used} * row + j) * cols + i];
       }
       const std::size_t at = cols * row + i;
       if (step.in[2] != plan::kNone) sum += weights[used] * buffers_[step.in[2]][at];

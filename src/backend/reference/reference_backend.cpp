@@ -102,6 +102,20 @@ void ReferenceProgram::run_step(const plan::Step& step, const Batch& batch) {
       return mla_values(step, batch);
     case plan::Op::mla_attention:
       return mla_attention(step, batch);
+    case plan::Op::columns:
+      return columns(step, batch);
+    case plan::Op::join:
+      return join(step, batch);
+    case plan::Op::sparsify:
+      return sparsify(step, batch);
+    case plan::Op::match_rms:
+      return match_rms(step, batch);
+    case plan::Op::altup_predict:
+      return altup_predict(step, batch);
+    case plan::Op::altup_correct:
+      return altup_correct(step, batch);
+    case plan::Op::altup_add:
+      return altup_add(step, batch);
     case plan::Op::select_rows:
       return select_rows(step, batch);
     case plan::Op::moe_route:

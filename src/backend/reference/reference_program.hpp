@@ -37,6 +37,20 @@ class ReferenceProgram : public Program {
   void split(const plan::Step& step, const Batch& batch);
   void select_rows(const plan::Step& step, const Batch& batch);
   void pool(const plan::Step& step, const Batch& batch);
+  // streams.cpp: parts of rows, and the streams of AltUp.
+  void columns(const plan::Step& step, const Batch& batch);
+  void join(const plan::Step& step, const Batch& batch);
+  void sparsify(const plan::Step& step, const Batch& batch);
+  void match_rms(const plan::Step& step, const Batch& batch);
+  void altup_predict(const plan::Step& step, const Batch& batch);
+  void altup_correct(const plan::Step& step, const Batch& batch);
+  void altup_add(const plan::Step& step, const Batch& batch);
+  double* row(plan::BufferId buffer, std::int64_t r) {
+    return &buffers_[buffer][static_cast<std::size_t>(r) * cols_of(buffer)];
+  }
+  // w0 times the router's n values of a row.
+  std::vector<double> altup_coefficients(const plan::Step& step, const double* router,
+                                         std::uint32_t n) const;
   // matmul.cpp: matmul and logits.
   void matmul(const plan::Step& step, const Batch& batch);
   std::vector<double> multiply(const std::vector<double>& x, std::int64_t rows,

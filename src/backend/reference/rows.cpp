@@ -26,7 +26,9 @@ void layer_norm(double* x, std::uint32_t n, const float* weight, double offset, 
   double squares = 0.0;
   for (std::uint32_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
   const double factor = 1.0 / std::sqrt(squares / n + eps);
-  for (std::uint32_t i = 0; i < n; ++i) x[i] = (x[i] - mean) * factor * (weight[i] + offset);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    x[i] = (x[i] - mean) * factor * (weight == nullptr ? 1.0 : weight[i] + offset);
+  }
 }
 
 }  // namespace
@@ -35,8 +37,9 @@ void ReferenceProgram::embed(const plan::Step& step, const Batch& batch) {
   const std::uint32_t cols = cols_of(step.out[0]);
   double* out = buffers_[step.out[0]].data();  // (n_tokens, cols)
   for (std::int32_t row = 0; row < batch.n_tokens; ++row, out += cols) {
+    const auto id = static_cast<std::uint32_t>(batch.ids[row]);
     const std::vector<float> token =
-        weight_row(step.w[0], static_cast<std::uint32_t>(batch.ids[row]));
+        weight_row(step.w[0], id < plan_.weights[step.w[0]].rows ? id : 0);
     for (std::uint32_t i = 0; i < cols; ++i) out[i] = double{step.scale} * token[i];
     const auto add = [&](plan::WeightId table, std::int32_t at) {
       if (table == plan::kNone) return;
@@ -51,7 +54,8 @@ void ReferenceProgram::embed(const plan::Step& step, const Batch& batch) {
 void ReferenceProgram::norm(const plan::Step& step, const Batch& batch) {
   const std::uint32_t cols = cols_of(step.in[0]);
   const std::int64_t rows = rows_of(step.in[0], batch);
-  const std::vector<float> weight = weight_row(step.w[0], 0);
+  std::vector<float> weight;
+  if (step.w[0] != plan::kNone) weight = weight_row(step.w[0], 0);
   std::vector<float> bias(cols, 0.0F);
   if (step.bias[0] != plan::kNone) bias = weight_row(step.bias[0], 0);
   const auto normalise = step.norm_kind == plan::NormKind::rms ? rms_norm : layer_norm;
@@ -62,7 +66,7 @@ void ReferenceProgram::norm(const plan::Step& step, const Batch& batch) {
     std::copy(in, in + cols, out);
     const std::uint32_t parts = std::max<std::uint32_t>(1, step.heads), width = cols / parts;
     for (std::uint32_t part = 0; part < parts; ++part) {
-      const float* w = weight.data() + (weight.size() == cols ? part * width : 0);
+      const float* w = weight.empty() ? nullptr : &weight[weight.size() == cols ? part * width : 0];
       normalise(out + part * width, width, w, step.norm_offset, step.eps);
     }
     for (std::uint32_t i = 0; i < cols; ++i) {
@@ -78,7 +82,7 @@ void ReferenceProgram::combine(const plan::Step& step, const Batch& batch) {
   std::vector<double>& out = buffers_[step.out[0]];
   for (std::size_t i = 0; i < n; ++i) {
     out[i] = a[i];  // quantize_rows: the oracle does not round
-    if (step.op == plan::Op::add) out[i] += buffers_[step.in[1]][i];
+    if (step.op == plan::Op::add) out[i] = step.scale * (a[i] + buffers_[step.in[1]][i]);
     if (step.op == plan::Op::mul) {
       out[i] = activate(step.activation, a[i]) * buffers_[step.in[1]][i];
     }

@@ -123,7 +123,8 @@ struct BlockFlash {
   // The first position that a query at `position` sees.
   int first_seen(int position) const {
     if (a.window == 0 || static_cast<std::uint32_t>(position) < a.window) return 0;
-    return position + 1 - static_cast<int>(a.window);
+    const int window = static_cast<int>(a.window);
+    return a.chunked ? position - position % window : position + 1 - window;
   }
 
   // The last one.

@@ -6,12 +6,12 @@ namespace {
 // attn_output and ffn_down; the result is added to `residual`, if any.
 plan::BufferId attention_output(Recorder& r, plan::BufferId attended, plan::BufferId residual) {
   const Hparams& h = r.hparams();
-  return r.project("attn_output", attended, h.hidden_dim, h.attended_dim(), residual);
+  return r.project("attn_output", attended, h.hidden_dim, r.attended_dim(), residual);
 }
 
 plan::BufferId ffn_down(Recorder& r, plan::BufferId gated, plan::BufferId residual) {
   const Hparams& h = r.hparams();
-  return r.project("ffn_down", gated, h.hidden_dim, h.ffn_dim, residual);
+  return r.project("ffn_down", gated, h.hidden_dim, r.ffn_dim(), residual);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The parameters that Gemma 2 and 3 read alike.
+// The parameters that the Gemmas read alike.
 #pragma once
 
 #include "model/family.hpp"
@@ -13,5 +13,14 @@ struct GemmaRule {
 
 // Activation, the scales of embedding and attention, the offset of the norms, the softcaps.
 Status read_gemma(const Source& source, const GemmaRule& rule, Hparams& h);
+
+// The rotary base of window layers.
+Status read_window_theta(const Source& source, Hparams& h);
+
+// Gemma 3n and 4: layers that share keys and values, once the windows are known; the inputs of
+// every layer, whose table tells how many tokens have them.
+Status read_sharing(const Source& source, Hparams& h);
+Status read_per_layer_inputs(const Source& source, Hparams& h);
+Status settle_per_layer_inputs(const Tensors& tensors, Hparams& h);
 
 }  // namespace orrery::model

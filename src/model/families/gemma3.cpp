@@ -9,19 +9,10 @@ namespace orrery::model {
 namespace {
 
 constexpr std::uint32_t kPeriod = 6;
-constexpr float kMaxTheta = 1e12F;
-constexpr float kWindowTheta = 10000.0F;
 constexpr float kFullTheta = 1'000'000.0F;
 // transformers' Gemma3TextConfig; the larger checkpoints leave these out.
 constexpr ConfigDefaults kDefaults = {
     .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .context_length = 131'072};
-
-Status read_window_theta(const Source& source, Hparams& h) {
-  Key key{"rope.freq_base_swa", "rope_parameters/sliding_attention/rope_theta"};
-  if (!source.has(key)) key.config = "rope_local_base_freq";
-  ORRERY_TRY(h.rope_theta_window, source.positive_or(key, kMaxTheta, kWindowTheta));
-  return {};
-}
 
 Status read(const Source& source, Hparams& h) {
   ORRERY_TRY_VOID(read_gemma(source, {.layers_27b = 62}, h));

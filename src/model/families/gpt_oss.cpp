@@ -84,7 +84,7 @@ constexpr Family kGptOss = {.name = "gpt-oss",
                             .gguf = kGguf,
                             .config = kConfig,
                             .tensor_names = kTensorNames,
-                            .expert_columns = true,
+                            .expert_layout = ExpertLayout::alternate,
                             .read = read,
                             .forward = forward};
 

@@ -1,34 +1,14 @@
 // Llama 2 and 3 (arXiv 2307.09288, 2407.21783), Mistral (2310.06825), Mixtral (2401.04088), SmolLM2
 // and SmolLM3.
-#include <fmt/format.h>
-
 #include "model/families/blocks.hpp"
 #include "model/family.hpp"
-#include "model/limits.hpp"
 #include "model/rope.hpp"
 
 namespace orrery::model {
 namespace {
 
-constexpr std::uint32_t kSmolLm3NoRopePeriod = 4;
-
 // SmolLM3 leaves every fourth layer without positions (NoPE).
-Status read_no_rope(const Source& source, Hparams& h) {
-  const Key list{"", "no_rope_layers"};
-  ORRERY_TRY(const std::vector<bool> rotates, source.booleans(list));
-  if (!rotates.empty()) {
-    if (rotates.size() != h.n_layers) {
-      return fail("E_HPARAM", fmt::format("{} has {} items for {} layers", source.name(list),
-                                          rotates.size(), h.n_layers));
-    }
-    h.rope_layers = rotates;
-    return {};
-  }
-  ORRERY_TRY(const std::uint32_t period, source.integer_or({"", "no_rope_layer_interval"}, 1,
-                                                           kMaxLayers, kSmolLm3NoRopePeriod));
-  for (std::uint32_t i = 0; i < h.n_layers; ++i) h.rope_layers[i] = (i + 1) % period != 0;
-  return {};
-}
+constexpr std::uint32_t kSmolLm3NoRopePeriod = 4;
 
 Status read(const Source& source, Hparams& h) {
   // Converters to GGUF permute q and k, so that the pairs of a rotation are neighbours.
@@ -38,7 +18,7 @@ Status read(const Source& source, Hparams& h) {
   // Mixtral: the weights are a softmax over the chosen experts.
   ORRERY_TRY_VOID(read_experts(source, {.gate = plan::Gate::softmax_used}, h));
   const bool smollm3 = source.architecture() == "smollm3";
-  if (smollm3) ORRERY_TRY_VOID(read_no_rope(source, h));
+  if (smollm3) ORRERY_TRY_VOID(read_rope_layers(source, kSmolLm3NoRopePeriod, h));
   return read_windows(source, {.only_if_used = smollm3}, h);
 }
 
