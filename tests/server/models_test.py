@@ -334,9 +334,9 @@ class SettingsFile(Clients, unittest.TestCase):
         self.server.stop()
 
     def read_log(self):
-        while "off:" not in self.server.log:
-            self.server.log += os.read(self.server.process.stderr.fileno(), 65536).decode()
-        return self.server.log
+        while "off:" not in self.server.log():
+            self.server.log() += os.read(self.server.process.stderr.fileno(), 65536).decode()
+        return self.server.log()
 
     def test_wrong_files(self):
         for name, text, expected in (
