@@ -334,9 +334,7 @@ class SettingsFile(Clients, unittest.TestCase):
         self.server.stop()
 
     def read_log(self):
-        while "off:" not in self.server.log():
-            self.server.log() += os.read(self.server.process.stderr.fileno(), 65536).decode()
-        return self.server.log()
+        return self.server.wait_for_log("off:")
 
     def test_wrong_files(self):
         for name, text, expected in (

@@ -58,6 +58,14 @@ class Server:
         """What it has written to stderr."""
         return os.pread(self.errors.fileno(), 1 << 20, 0).decode()
 
+    def wait_for_log(self, pattern, seconds=60):
+        """The log, once it has what `pattern` finds."""
+        end = time.monotonic() + seconds
+        while not re.search(pattern, self.log()):
+            assert time.monotonic() < end, self.log()
+            time.sleep(0.02)
+        return self.log()
+
     def stop(self):
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)

@@ -1,7 +1,6 @@
 """Two processes of one user with one model: one memory for its weights, whoever ends first."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -45,23 +44,21 @@ class Sharing(unittest.TestCase):
         for server in self.servers:
             if server.process.poll() is None:
                 server.stop()
-            server.process.stderr.close()
 
     def start(self):
         server = Server()
         self.servers.append(server)
-        while not re.search("model .*\n", server.log):  # the line after that of the port
-            server.log += os.read(server.process.stderr.fileno(), 65536).decode()
+        server.wait_for_log("model .*\n")
         return server
 
     def test_the_second_adds_no_weights_and_outlives_the_first(self):
         first = self.start()
-        if "packed in a" not in first.log or "private memory" in first.log:
-            self.skipTest("no memory files here: " + first.log)
+        if "packed in a" not in first.log() or "private memory" in first.log():
+            self.skipTest("no memory files here: " + first.log())
         said = answer(first)  # which maps all weights
         alone = pss(first.process.pid)
         second = self.start()
-        self.assertIn("of process", second.log)
+        self.assertIn("of process", second.log())
         self.assertEqual(answer(second), said)
         both = total(pss(first.process.pid), pss(second.process.pid))
         weights = alone["packed"] + alone["file"]
