@@ -208,8 +208,8 @@ bool KvPages::own_page(Group& group, std::int32_t& page) {
   const std::int32_t own = take(group);
   if (own == kNoPage) return false;
   const std::uint64_t bytes = group.shape.page_bytes();
-  std::memcpy(group.base + static_cast<std::uint64_t>(own) * bytes,
-              group.base + static_cast<std::uint64_t>(page) * bytes, bytes);
+  std::memcpy(group.base() + static_cast<std::uint64_t>(own) * bytes,
+              group.base() + static_cast<std::uint64_t>(page) * bytes, bytes);
   release(group, page);
   page = own;
   return true;
