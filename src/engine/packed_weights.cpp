@@ -172,6 +172,7 @@ bool PackedWeights::is_right() const {
 }
 
 void PackedWeights::copy(const storage::Checkpoint& files, int threads) {
+  release(files);  // a run before may have mapped all of them
   Copying copying{.files = files, .target = memory_->data()};
   for (const auto& [key, item] : items_) {
     const std::uint64_t at_once = std::max<std::uint64_t>(1, kPieceBytes / item.panel_bytes());

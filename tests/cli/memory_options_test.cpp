@@ -45,7 +45,7 @@ TEST_F(MemoryOptions, WhatDoesNotFitIsRefused) {
   expect_refused({"run", path, "-p", "ab", "--memory", "1K", "--load", "direct"}, path,
                  {.kind = "E_MEMORY", .says = "leaves nothing of 1024 for the cache"});
   EXPECT_EQ(run({"--memory", "64M"}).exit_code, 0);
-  for (const char* wrong : {"", "x", "1KB", "-1", "0", "1e30", "nan"}) {
+  for (const char* wrong : {"", "x", "1X", "-1", "0", "1e30", "nan"}) {
     EXPECT_EQ(run({"--memory", wrong}).exit_code, 2) << wrong;
   }
 }

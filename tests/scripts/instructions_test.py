@@ -62,7 +62,8 @@ class InstructionsTest(unittest.TestCase):
     def test_decode_of_the_default_model(self):
         if "avx2" not in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"):
             self.skipTest("this processor has no AVX2")
-        self.check(default_model(), "avx2", (4, 1), (4, 5), 37_297_000)
+        # The second run packs the weights.
+        self.check(default_model(), "avx2", (4, 2), (4, 6), 37_297_000)
 
     def test_bytes_of_the_default_model(self):
         if not default_model().exists():

@@ -153,7 +153,7 @@ class Client:
 
 
 class Soak(service.ServedCase):
-    requests = 300
+    requests = 600
 
     def state(self):
         """What must not grow."""
