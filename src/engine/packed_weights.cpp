@@ -147,6 +147,7 @@ Status PackedWeights::map(const storage::Checkpoint& files) {
 
 Status PackedWeights::fill(const storage::Checkpoint& files, int threads, bool must_seal) {
   if (memory_ == nullptr) return {};
+  release(files);  // a run before may have mapped all of them, and the new memory comes as a whole
   const Status ready = memory_->ready(
       [&]() -> Status {
         copy(files, threads);
@@ -172,7 +173,6 @@ bool PackedWeights::is_right() const {
 }
 
 void PackedWeights::copy(const storage::Checkpoint& files, int threads) {
-  release(files);  // a run before may have mapped all of them
   Copying copying{.files = files, .target = memory_->data()};
   for (const auto& [key, item] : items_) {
     const std::uint64_t at_once = std::max<std::uint64_t>(1, kPieceBytes / item.panel_bytes());
