@@ -163,6 +163,10 @@ def write_gguf(path, name, c, w):
         if arch in ("llama", "granite") and ("q_proj" in tensor or "k_proj" in tensor):
             x = neighbours(x, HEADS if "q_proj" in tensor else KV_HEADS)
         out.add_tensor(gguf_name(tensor), x.astype(np.float32 if x.ndim == 1 else np.float16))
+    finish_gguf(out)
+
+
+def finish_gguf(out):
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()

@@ -78,10 +78,7 @@ def write_gguf(path, name, c, w):
     for tensor, x in w.items():
         out.add_tensor(make.gguf_name(tensor, GGUF_NAMES),
                        x.astype(np.float32 if x.ndim == 1 else np.float16))
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
+    make.finish_gguf(out)
 
 
 def main():

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import transformers
 
-from make import write_safetensors
+from make import finish_gguf, write_safetensors
 
 HERE = pathlib.Path(__file__).parent
 VOCAB, HIDDEN, FFN, LAYERS, HEADS, KV_HEADS, CONTEXT = 96, 64, 96, 2, 4, 2, 128
@@ -172,10 +172,7 @@ def write_gguf(path, name, arch, names, c, w, extra):
             x = x[2:]
         out.add_tensor(gguf_tensor_name(names, tensor),
                        x.astype(np.float32 if x.ndim == 1 else np.float16))
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
+    finish_gguf(out)
 
 
 def vocabulary():
@@ -250,21 +247,29 @@ def write_logits(folder, name, model, rng):
     (folder / "golden.json").write_text(json.dumps({"name": name, "prompts": prompts}) + "\n")
 
 
-def make_writer(name, seed):
-    cls, settings, arch, names = WRITERS[name]
-    rng = np.random.default_rng(seed)
-    c, model = build(cls, "ForCausalLM", settings, rng, 1.0)
+def make_folder(name, c, model, rng, write):
+    """Both forms of a model that writes, and its logits; write(path, name, c, weights): GGUF."""
     folder = HERE / name
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(c.to_dict(), indent=1) + "\n")
     w = weights_of(model)
     write_safetensors(folder / "model.safetensors", w)
+    write(folder / f"{name}-f16.gguf", name, c, w)
+    write_logits(folder, name, model, rng)
+
+
+def make_writer(name, seed):
+    cls, settings, arch, names = WRITERS[name]
+    rng = np.random.default_rng(seed)
+    c, model = build(cls, "ForCausalLM", settings, rng, 1.0)
 
     def extra(out):
         if getattr(c, "sliding_window", None):
             out.add_sliding_window(c.sliding_window)
-    write_gguf(folder / f"{name}-f16.gguf", name, arch, names, c, w, extra)
-    write_logits(folder, name, model, rng)
+
+    def write(path, name, c, w):
+        write_gguf(path, name, arch, names, c, w, extra)
+    make_folder(name, c, model, rng, write)
 
 
 def write_modules(folder, pooling, dense):

@@ -2,8 +2,6 @@
 """Makes the golden model of Gemma 3n's text: four streams, a window shorter than the prompt, gates cut in the
 first layers, last layers without keys, fewer tokens in the table of the layers' inputs than in the
 vocabulary. The rest is as in make_dense.py."""
-import json
-
 import gguf
 import numpy as np
 import torch
@@ -81,23 +79,14 @@ def write_gguf(path, name, c, w):
         else:
             out.add_tensor(dense.gguf_tensor_name(NAMES, tensor), x)
     dense.add_tokenizer(out)
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
+    dense.finish_gguf(out)
 
 
 def main():
     name = "gemma3n"
     rng = np.random.default_rng(320)
     c, model = build(rng)
-    folder = dense.HERE / name
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(c.to_dict(), indent=1) + "\n")
-    w = dense.weights_of(model)
-    dense.write_safetensors(folder / "model.safetensors", w)
-    write_gguf(folder / f"{name}-f16.gguf", name, c, w)
-    dense.write_logits(folder, name, model, rng)
+    dense.make_folder(name, c, model, rng, write_gguf)
 
 
 main()

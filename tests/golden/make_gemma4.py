@@ -2,8 +2,6 @@
 """Makes two golden models of Gemma 4's text: gemma4 has inputs of every layer and last layers without keys,
 gemma4-moe has experts beside the feed-forward and keys that are values too; heads of two sizes in both.
 The rest is as in make_dense.py."""
-import json
-
 import gguf
 import numpy as np
 import torch
@@ -99,23 +97,14 @@ def write_gguf(path, name, c, w):
         else:
             out.add_tensor(dense.gguf_tensor_name(NAMES, tensor), x)
     dense.add_tokenizer(out)
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
+    dense.finish_gguf(out)
 
 
 def main():
     for seed, (name, settings) in enumerate(MODELS.items(), 330):
         rng = np.random.default_rng(seed)
         c, model = build(settings, rng)
-        folder = dense.HERE / name
-        folder.mkdir(exist_ok=True)
-        (folder / "config.json").write_text(json.dumps(c.to_dict(), indent=1) + "\n")
-        w = dense.weights_of(model)
-        dense.write_safetensors(folder / "model.safetensors", w)
-        write_gguf(folder / f"{name}-f16.gguf", name, c, w)
-        dense.write_logits(folder, name, model, rng)
+        dense.make_folder(name, c, model, rng, write_gguf)
 
 
 main()

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Makes the golden model of Llama 4's text: chunks shorter than the prompt, layers without positions whose
 queries grow, experts in every other layer. The rest is as in make_dense.py."""
-import json
-
 import gguf
 import numpy as np
 import torch
@@ -83,23 +81,14 @@ def write_gguf(path, name, c, w):
                 part = x[:, half * EXPERT_FFN:(half + 1) * EXPERT_FFN]
                 out.add_tensor(f"blk.{layer}.ffn_{stem}_exps.weight", np.ascontiguousarray(part))
     dense.add_tokenizer(out)
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
+    dense.finish_gguf(out)
 
 
 def main():
     name = "llama4"
     rng = np.random.default_rng(300)
     c, model = build(rng)
-    folder = dense.HERE / name
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(c.to_dict(), indent=1) + "\n")
-    w = dense.weights_of(model)
-    dense.write_safetensors(folder / "model.safetensors", w)
-    write_gguf(folder / f"{name}-f16.gguf", name, c, w)
-    dense.write_logits(folder, name, model, rng)
+    dense.make_folder(name, c, model, rng, write_gguf)
 
 
 main()

@@ -136,10 +136,7 @@ def write_gguf(path, name, w):
             up = tensor.endswith("w1")
             stem = f"blk.{tensor.split('.')[2]}.ffn_{'up' if up else 'down'}_exps.weight"
             out.add_tensor(stem, x if up else np.ascontiguousarray(x.swapaxes(1, 2)))
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
+    dense.finish_gguf(out)
 
 
 def main():
