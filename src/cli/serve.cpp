@@ -91,6 +91,7 @@ void wait_and_drain(server::Server& server, std::chrono::seconds grace) {
 Status serve(const ServeOptions& options) {
   ORRERY_TRY(ServeSettings settings, options.read());
   settings.server.version = kVersion;
+  if (settings.logs_requests) settings.server.log = print_note;
   const bool others = !settings.folders.empty() || settings.local_models;
   if (settings.models.empty() && !others) settings.models.emplace_back();  // the default model
   settings.memory = settings.server.models.residency.budget = memory_budget(settings);

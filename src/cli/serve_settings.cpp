@@ -91,6 +91,12 @@ const Setting kSettings[] = {
      [](S s, V v) { return take(s.queued, v, 0, 1 << 16); }},
     {"max-body", "most bytes of a request (default 16777216)",
      [](S s, V v) { return take(s.server.max_body, v, 1024, 1U << 30); }},
+    {"log-requests", "write a line of JSON to stderr for each request that has ended",
+     [](S s, V v) -> Status {
+       ORRERY_TRY(s.logs_requests, truth(v.back()));
+       return {};
+     },
+     flag},
     {"drain", "seconds that streams may go on after SIGTERM (default 30)",
      [](S s, V v) -> Status {
        ORRERY_TRY(const std::uint64_t seconds, number(v.back(), 0, 86400));

@@ -28,6 +28,7 @@ struct ServeSettings {
   std::uint32_t queued = 256;
   engine::Overflow overflow = engine::Overflow::error;
   std::chrono::seconds drain{30};
+  bool logs_requests = false;
 };
 
 // Adds the flags; `read` later gives the settings from all three places. Values that are wrong:

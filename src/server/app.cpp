@@ -5,6 +5,19 @@
 #include <utility>
 
 namespace orrery::server {
+namespace {
+
+void count(App& app, const Call& call, int status) {
+  app.metrics.count_request(status);
+  if (call.log != nullptr) call.log->set_status(status);
+}
+
+}  // namespace
+
+void send_reply(App& app, const Call& call, net::HttpReply reply) {
+  count(app, call, reply.status);
+  call.response->send(std::move(reply));
+}
 
 void send_json(App& app, const Call& call, const Json& json) {
   if (call.begun) {  // while it waited: it asked for a stream where there is none
@@ -12,13 +25,12 @@ void send_json(App& app, const Call& call, const Json& json) {
     call.response->finish();
     return;
   }
-  app.metrics.count_request(200);
-  call.response->send({200, "application/json", {}, to_text(json)});
+  send_reply(app, call, {200, "application/json", {}, to_text(json)});
 }
 
 void begin_stream(App& app, Call& call, std::string content_type, std::string probe) {
   if (std::exchange(call.begun, true)) return;
-  app.metrics.count_request(200);
+  count(app, call, 200);
   net::HttpReply head{200, std::move(content_type), {}, ""};
   head.headers.push_back({"Cache-Control", "no-cache"});
   head.headers.push_back({"X-Accel-Buffering", "no"});  // proxies pass it on at once
@@ -31,8 +43,7 @@ void send_error(App& app, const Call& call, const ApiError& error) {
     call.response->finish();
     return;
   }
-  app.metrics.count_request(error.status);
-  call.response->send(error_reply(call.dialect, error));
+  send_reply(app, call, error_reply(call.dialect, error));
 }
 
 std::string new_id(std::string_view prefix) {

@@ -15,6 +15,7 @@
 #include "server/api_error.hpp"
 #include "server/metrics.hpp"
 #include "server/models.hpp"
+#include "server/request_log.hpp"
 #include "server/worker.hpp"
 
 namespace orrery::server {
@@ -33,22 +34,25 @@ struct Call {
   net::HttpRequest request;
   std::shared_ptr<net::HttpResponse> response;
   Dialect dialect = Dialect::openai;
-  std::string domain;            // whose prefixes it may share
-  std::shared_ptr<void> ticket;  // its place among those of its key
-  Lease lease;                   // of the model that it names: it stays in memory till the end
-  double load_seconds = 0;       // that it waited for it
-  bool begun = false;            // a stream: errors are events of it
+  std::string domain;             // whose prefixes it may share
+  std::shared_ptr<void> ticket;   // its place among those of its key
+  std::shared_ptr<LogEntry> log;  // null: nobody wants one
+  Lease lease;                    // of the model that it names: it stays in memory till the end
+  double load_seconds = 0;        // that it waited for it
+  bool begun = false;             // a stream: errors are events of it
 };
 
 struct App {
   App(std::unique_ptr<ModelStore> store, const std::vector<ModelSource>& sources,
-      const ModelsOptions& options, Access allowed, std::string version_text)
+      const ModelsOptions& options, Access allowed, std::string version_text, LogLine log_line)
       : access(std::move(allowed)),
         version(std::move(version_text)),
+        log(std::move(log_line)),
         models(std::move(store), sources, options) {}
 
   const Access access;
   const std::string version;
+  const LogLine log;  // empty: nobody reads it
   Metrics metrics;
   std::atomic<bool> starting{true};  // the models named at the start are being loaded
   std::atomic<bool> draining{false};
@@ -63,6 +67,7 @@ struct App {
   Worker pulls;  // downloads of models
 };
 
+void send_reply(App& app, const Call& call, net::HttpReply reply);
 void send_json(App& app, const Call& call, const Json& json);
 // The head of a stream; `probe` as in net::HttpResponse::begin().
 void begin_stream(App& app, Call& call, std::string content_type, std::string probe);

@@ -14,9 +14,11 @@ namespace {
 // cancelling happen on others.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  Generation(Prompt prompt, std::shared_ptr<Sink> sink, Metrics& metrics)
+  Generation(Prompt prompt, std::shared_ptr<Sink> sink, std::shared_ptr<LogEntry> log,
+             Metrics& metrics)
       : prompt_(std::move(prompt)),
         sink_(std::move(sink)),
+        log_(std::move(log)),
         metrics_(metrics),
         open_(prompt_.options.n) {}
 
@@ -32,6 +34,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   Prompt prompt_;
   std::shared_ptr<Sink> sink_;
+  std::shared_ptr<LogEntry> log_;  // null: nobody wants one
   Metrics& metrics_;
   std::mutex mutex_;  // of ids_, cancelled_ and ended_
   std::vector<engine::RequestId> ids_;
@@ -157,6 +160,7 @@ void Generation::on_end(std::uint32_t choice, const engine::RequestEnd& end) {
     usage_.decode_seconds = end.decode_seconds;
   }
   metrics_.count_answer(end);
+  if (log_ != nullptr) log_->add(prompt_.model->id, end);
   sink_->on_choice_end(choice, ended);
   if (--open_ > 0) return;
   {
@@ -181,15 +185,15 @@ ApiStatus check_prompt(std::span<const text::TokenId> tokens, std::uint32_t cont
 
 }  // namespace
 
-ApiStatus generate(Prompt prompt, std::shared_ptr<Sink> sink,
-                   const std::shared_ptr<net::HttpResponse>& response, Metrics& metrics) {
+ApiStatus generate(Prompt prompt, std::shared_ptr<Sink> sink, const Call& call, Metrics& metrics) {
   const std::uint32_t context = prompt.model->context();
   const bool must_fit = prompt.model->overflow == engine::Overflow::error;
   const std::uint32_t most = must_fit ? context : UINT32_MAX;
   ORRERY_TRY_VOID(check_prompt(prompt.tokens, most));
   for (const auto& tokens : prompt.more) ORRERY_TRY_VOID(check_prompt(tokens, most));
-  auto generation = std::make_shared<Generation>(std::move(prompt), std::move(sink), metrics);
-  response->on_gone([weak = std::weak_ptr(generation)] {
+  auto generation =
+      std::make_shared<Generation>(std::move(prompt), std::move(sink), call.log, metrics);
+  call.response->on_gone([weak = std::weak_ptr(generation)] {
     if (const auto alive = weak.lock()) alive->cancel();
   });
   return generation->submit();

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "engine/scheduler.hpp"
-#include "net/http_server.hpp"
-#include "server/models.hpp"
+#include "server/app.hpp"
 #include "server/sampling.hpp"
 #include "text/reply.hpp"
 
@@ -76,9 +75,8 @@ class Sink {
   virtual void on_end(const Usage& usage) = 0;
 };
 
-// Submits the answers and ties them to the client: they are cancelled when it goes away. A stream
-// begins only once all are accepted; until then a refusal is a plain reply.
-ApiStatus generate(Prompt prompt, std::shared_ptr<Sink> sink,
-                   const std::shared_ptr<net::HttpResponse>& response, Metrics& metrics);
+// Submits the answers and ties them to the client of the call: they are cancelled when it goes
+// away. A stream begins only once all are accepted; until then a refusal is a plain reply.
+ApiStatus generate(Prompt prompt, std::shared_ptr<Sink> sink, const Call& call, Metrics& metrics);
 
 }  // namespace orrery::server

@@ -114,6 +114,10 @@ void Histogram::write(std::string& out, std::string_view name, std::string_view 
                  sum_, name, count_);
 }
 
+std::string_view end_name(const engine::RequestEnd& end) {
+  return end.error ? std::string_view("error") : engine::finish_name(end.finish);
+}
+
 void Metrics::count_request(int status) {
   const std::lock_guard lock(mutex_);
   ++requests_[status];
@@ -122,7 +126,7 @@ void Metrics::count_request(int status) {
 void Metrics::count_answer(const engine::RequestEnd& end) {
   {
     const std::lock_guard lock(mutex_);
-    ++answers_[end.error ? std::string_view("error") : engine::finish_name(end.finish)];
+    ++answers_[end_name(end)];
   }
   queue_.add(end.queue_seconds);
   if (end.new_tokens == 0) return;

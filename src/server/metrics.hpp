@@ -14,6 +14,9 @@
 
 namespace orrery::server {
 
+// How an answer ended, for metrics and the log.
+std::string_view end_name(const engine::RequestEnd& end);
+
 // Counts of values at most each bound, cumulated when written.
 class Histogram {
  public:

@@ -234,7 +234,7 @@ ApiStatus complete(App& app, const CallPtr& call, NativeOptions options,
   prompt.more.assign(prompts.begin() + 1, prompts.end());
   ORRERY_TRY_VOID(hold_to(options.form, prompt));
   auto sink = std::make_shared<NativeSink>(app, call, std::move(options), std::move(prompts));
-  ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), call->response, app.metrics));
+  ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), *call, app.metrics));
   if (stream) begin_stream(app, *call, "text/event-stream", std::string(kSseProbe));
   return {};
 }

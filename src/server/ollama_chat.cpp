@@ -137,7 +137,7 @@ ApiStatus start(App& app, const CallPtr& call, const OllamaOptions& options,
     ORRERY_TRY_VOID(hold_to(options.form, prompt));
   }
   auto sink = std::make_shared<LineSink>(app, call, options.model->id, is_chat, options.stream);
-  ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), call->response, app.metrics));
+  ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), *call, app.metrics));
   if (options.stream) begin_stream(app, *call, std::string(kLines), "");
   return {};
 }

@@ -239,7 +239,7 @@ ApiStatus openai_chat(App& app, const CallPtr& call) {
   } else {
     sink = std::make_shared<ChatWhole>(app, call, std::move(header), options);
   }
-  ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), call->response, app.metrics));
+  ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), *call, app.metrics));
   if (options.stream) begin_stream(app, *call, "text/event-stream", std::string(kSseProbe));
   return {};
 }

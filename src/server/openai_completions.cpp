@@ -173,7 +173,7 @@ ApiStatus openai_completions(App& app, const CallPtr& call) {
       options.model.get(), std::move(inputs[0]), options.generation, call->domain, {}, nullptr};
   ORRERY_TRY_VOID(hold_to(options.form, prompt));
   auto sink = std::make_shared<CompletionSink>(app, call, std::move(header), options);
-  ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), call->response, app.metrics));
+  ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), *call, app.metrics));
   if (options.stream) begin_stream(app, *call, "text/event-stream", std::string(kSseProbe));
   return {};
 }

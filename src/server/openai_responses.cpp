@@ -163,7 +163,7 @@ ApiStatus openai_responses(App& app, const CallPtr& call) {
   ORRERY_TRY(prompt.tokens, chat_tokens(*model, conversation));
   ORRERY_TRY_VOID(read_chat(form, prompt));
   auto sink = std::make_shared<ResponsesSink>(app, call, model->id, echo_of(body, form), stream);
-  ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), call->response, app.metrics));
+  ORRERY_TRY_VOID(generate(std::move(prompt), std::move(sink), *call, app.metrics));
   if (stream) begin_stream(app, *call, "text/event-stream", ":\n\n");
   return {};
 }

@@ -172,6 +172,7 @@ void handle(App& app, net::HttpRequest request, std::shared_ptr<net::HttpRespons
   auto call = std::make_shared<Call>();
   call->response = std::move(response);
   call->dialect = route->dialect;
+  if (app.log) call->log = std::make_shared<LogEntry>(app.log, route->method, route->path);
   const std::string key = check_key(request, app.access).domain;
   call->domain = app.access.shares_cache ? "" : key;
   call->request = std::move(request);

@@ -30,7 +30,7 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<ModelStore> store,
   }
   std::unique_ptr<Server> server(new Server());
   server->app_ = std::make_unique<App>(std::move(store), sources, options.models, options.access,
-                                       options.version);
+                                       options.version, options.log);
   App& app = *server->app_;
   if (!options.session_dir.empty()) {
     app.sessions = std::make_unique<engine::SessionFolder>(options.session_dir);

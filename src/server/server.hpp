@@ -22,6 +22,7 @@ struct ServerOptions {
   Access access;
   ModelsOptions models;
   std::string version;
+  LogLine log;  // of requests; empty: none
 };
 
 class Server {

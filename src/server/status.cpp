@@ -8,7 +8,7 @@ ApiStatus health(App& app, const CallPtr& call) {
   Json body = Json::object();
   if (app.draining) {
     body["status"] = "draining";
-    call->response->send({503, "application/json", {}, to_text(body)});
+    send_reply(app, *call, {503, "application/json", {}, to_text(body)});
     return {};
   }
   body["loading"] = Json::array();
@@ -17,7 +17,7 @@ ApiStatus health(App& app, const CallPtr& call) {
   }
   if (app.starting) {
     body["status"] = "loading";
-    call->response->send({503, "application/json", {}, to_text(body)});
+    send_reply(app, *call, {503, "application/json", {}, to_text(body)});
     return {};
   }
   body["status"] = "ok";
@@ -29,13 +29,12 @@ ApiStatus metrics(App& app, const CallPtr& call) {
   const net::HttpServer* http = app.http;
   const std::size_t connections = http == nullptr ? 0 : http->connections();
   const std::string text = app.metrics.text(app.models, connections, app.texts.waiting());
-  call->response->send({200, "text/plain; version=0.0.4; charset=utf-8", {}, text});
+  send_reply(app, *call, {200, "text/plain; version=0.0.4; charset=utf-8", {}, text});
   return {};
 }
 
 ApiStatus openapi(App& app, const CallPtr& call) {
-  app.metrics.count_request(200);
-  call->response->send({200, "application/json", {}, std::string(openapi_document())});
+  send_reply(app, *call, {200, "application/json", {}, std::string(openapi_document())});
   return {};
 }
 

@@ -164,10 +164,11 @@ class Soak(service.ServedCase):
                 "idle": self.server.metric("orrery_sequences_idle")}
 
     def memory(self):
-        """KiB that are the process's own."""
+        """KiB that are the process's own, without the cache: it grows to what was in use at once."""
         with open(f"/proc/{self.server.process.pid}/status", encoding="ascii") as file:
             lines = dict(line.split(":", 1) for line in file)
-        return int(lines["RssAnon"].split()[0])
+        cache = self.server.metric("orrery_cache_bytes") // 1024
+        return int(lines["RssAnon"].split()[0]) - int(cache)
 
     def settle(self):
         """Waits until nothing runs, then fills the cache with the same texts every time."""
