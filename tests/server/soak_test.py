@@ -164,7 +164,7 @@ class Soak(service.ServedCase):
                 "idle": self.server.metric("orrery_sequences_idle")}
 
     def memory(self):
-        """KiB that are the process's own, without the cache: it grows to what was in use at once."""
+        """KiB of the process itself; its cache grows to what was in use at once."""
         with open(f"/proc/{self.server.process.pid}/status", encoding="ascii") as file:
             lines = dict(line.split(":", 1) for line in file)
         cache = self.server.metric("orrery_cache_bytes") // 1024
