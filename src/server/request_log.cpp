@@ -25,9 +25,11 @@ void LogEntry::add(std::string_view model, const engine::RequestEnd& end) {
 
 LogEntry::~LogEntry() {
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin_;
-  const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  const auto now = std::chrono::system_clock::now();
+  const auto second = std::chrono::floor<std::chrono::seconds>(now);
+  const auto rest = std::chrono::floor<std::chrono::milliseconds>(now - second);
   Json line = Json::object();
-  line["time"] = fmt::format("{:%FT%T}Z", now);
+  line["time"] = fmt::format("{:%FT%T}.{:03}Z", second, rest.count());
   line["method"] = method_;
   line["path"] = path_;
   line["status"] = status_;
