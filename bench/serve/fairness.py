@@ -15,11 +15,20 @@ import time
 import chats
 from chats import BenchError
 
-QUIET_SECONDS = 4  # in which the streams run alone
+QUIET_SECONDS = 2  # in which the streams run alone, before the prompt and after it: they get slower
+                   # as their texts get longer
 
 
 def tokens_between(answers, begin, end):
     return sum(begin <= when < end for answer in answers for when in answer.times)
+
+
+async def pace(streams):
+    """Tokens a second of all of them, for a while."""
+    begin = time.monotonic()
+    await asyncio.sleep(QUIET_SECONDS)
+    end = time.monotonic()
+    return tokens_between(streams, begin, end) / (end - begin)
 
 
 async def measure(port, options):
@@ -33,14 +42,12 @@ async def measure(port, options):
                 if task.done():
                     task.result()
             await asyncio.sleep(0.01)
-        begin = time.monotonic()
-        await asyncio.sleep(QUIET_SECONDS)
-        arrives = time.monotonic()
-        alone = tokens_between(streams, begin, arrives) / (arrives - begin)
+        before = await pace(streams)
         long = await chats.chat(
             port, [{"role": "user", "content": chats.words(options.prompt, 7)}], 1)
         first = long.times[0]
         beside = tokens_between(streams, long.asked, first) / long.first
+        alone = (before + await pace(streams)) / 2
         inside = [gap for answer in streams for when, gap in zip(answer.times[1:], answer.gaps)
                   if long.asked <= when < first]
     finally:
