@@ -9,8 +9,9 @@
 namespace orrery::engine {
 namespace {
 
-// Seconds of prompts for a second of decode: running streams keep 1 / 1.75 of their pace.
-constexpr double kPromptShare = 0.75;
+// Seconds of prompts for a second of decode: running streams keep 1 / 1.6 of their pace, less what
+// their steps lose to caches that prompts have emptied.
+constexpr double kPromptShare = 0.6;
 // A block of prompt tokens costs what a full one does (kernels/block_kernels.hpp), and the weights
 // are unpacked once a slice: shorter ones pay more for a token than they spare the streams.
 constexpr std::uint32_t kBlock = 32, kLeastSlice = 64;

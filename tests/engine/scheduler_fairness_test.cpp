@@ -35,12 +35,12 @@ TEST_F(FairnessTest, RunningStreamsKeepMoreThanHalfTheirPace) {
   const auto tokens = static_cast<double>(stream->tokens.size() - before);
   const double alone = (now - start) / 0.010;
   EXPECT_GT(tokens, 0.5 * alone);
-  EXPECT_LT(tokens, 0.65 * alone);  // and the prompt gets on
+  EXPECT_LT(tokens, 0.7 * alone);  // and the prompt gets on
   EXPECT_LT(longest, 0.010 + 0.060);
 }
 
 // Whatever waits: a stream that runs sees at most a slice of prompts between two tokens, and over
-// time no more of them than three quarters of what its own steps take.
+// time no more of them than six tenths of what its own steps take.
 TEST_F(FairnessTest, ManyPromptsTakeNoMoreThanOne) {
   std::uint32_t since_step = 0, most = 0;
   double decoding = 0, prompts = 0;
@@ -75,8 +75,8 @@ TEST_F(FairnessTest, ManyPromptsTakeNoMoreThanOne) {
     }
   }
   EXPECT_LE(most, executor->max_prefill_tokens());
-  EXPECT_LE(prompts, 0.75 * decoding + 0.001 * executor->max_prefill_tokens());
-  EXPECT_GT(prompts, 0.65 * decoding);
+  EXPECT_LE(prompts, 0.6 * decoding + 0.001 * executor->max_prefill_tokens());
+  EXPECT_GT(prompts, 0.5 * decoding);
 }
 
 TEST_F(FairnessTest, APromptAloneTakesWholeSlices) {
