@@ -140,11 +140,16 @@ void print_table(const std::vector<Row>& rows) {
   }
 }
 
+// Of the model or of its image, which is made where it is asked for. The model is gone afterwards:
+// others would share its packed weights.
+Result<std::string> path_of(const Options& options) {
+  ORRERY_TRY(const auto model, open_model(options.model, options.open));
+  return model->checkpoint().path();
+}
+
 Status bench_load(Options options) {
   if (options.open.context == 0) options.open.context = 2 * kPromptTokens;
-  // Of the model or of its image, which is made where it is asked for.
-  ORRERY_TRY(const auto trial, open_model(options.model, options.open));
-  const std::string path = trial->checkpoint().path();
+  ORRERY_TRY(const std::string path, path_of(options));
   std::vector<Row> rows;
   for (const bool cold : {false, true}) {
     rows.push_back({"map", storage::LoadMode::map, cold});

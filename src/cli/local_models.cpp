@@ -69,6 +69,17 @@ class Mark {
   std::string path_;
 };
 
+Result<std::vector<server::ServedAdapter>> load_adapters(const engine::Model& model,
+                                                         const AdapterFiles& files) {
+  std::vector<server::ServedAdapter> adapters;
+  for (const std::string& text : files) {
+    const AdapterFile file = parse_adapter_file(text);
+    ORRERY_TRY(const std::uint32_t id, model.load_adapter(file.path, storage::system_io()));
+    adapters.push_back({id, file.path.substr(file.path.find_last_of('/') + 1), file.scale});
+  }
+  return adapters;
+}
+
 }  // namespace
 
 std::uint64_t memory_budget(const ServeSettings& settings) {
@@ -136,21 +147,6 @@ Result<std::vector<server::ModelSource>> LocalModels::sources() const {
   }
   return all;
 }
-
-namespace {
-
-Result<std::vector<server::ServedAdapter>> load_adapters(const engine::Model& model,
-                                                         const AdapterFiles& files) {
-  std::vector<server::ServedAdapter> adapters;
-  for (const std::string& text : files) {
-    const AdapterFile file = parse_adapter_file(text);
-    ORRERY_TRY(const std::uint32_t id, model.load_adapter(file.path, storage::system_io()));
-    adapters.push_back({id, file.path.substr(file.path.find_last_of('/') + 1), file.scale});
-  }
-  return adapters;
-}
-
-}  // namespace
 
 Result<server::LoadedModel> LocalModels::open(const server::ModelSource& source) const {
   OpenOptions options = settings_.open;

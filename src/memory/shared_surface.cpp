@@ -48,7 +48,6 @@ bool SharedSurface::take_from_other(const std::function<bool()>& is_right) {
   if (!share_) share_.emplace(name_);
   Result<Descriptor> file = share_->receive(surface_.size());
   if (!file || !surface_.adopt(std::move(*file)) || !is_right()) return false;
-  is_from_other_ = true;
   how_ = fmt::format("{} of process {}", surface_.what(), share_->owner());
   share_->publish(surface_.file(), surface_.size());
   return true;

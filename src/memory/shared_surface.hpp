@@ -37,7 +37,6 @@ class SharedSurface {
                bool must_seal);
   // After ready(): "sealed memory file, huge pages" or "shared with process 123".
   const std::string& how() const { return how_; }
-  bool is_from_other() const { return is_from_other_; }
   // Before ready(): another user of this process has filled it, or another process owns the name.
   // Until ready() this one does not claim it, so nobody waits for what may never be made.
   bool is_made();
@@ -46,7 +45,7 @@ class SharedSurface {
   bool take_from_other(const std::function<bool()>& is_right);
 
   std::mutex mutex_;
-  bool is_ready_ = false, is_from_other_ = false;
+  bool is_ready_ = false;
   std::string name_;
   Surface surface_;
   std::optional<Share> share_;  // ends before the file does

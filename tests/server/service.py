@@ -1,5 +1,6 @@
 """The real server with the default model, and plain HTTP over a socket to talk to it."""
 
+import atexit
 import contextlib
 import json
 import os
@@ -40,6 +41,7 @@ class Server:
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(command, stderr=self.errors,
                                         env={**os.environ, **(environment or {})})
+        atexit.register(self.process.kill)  # a test that fails leaves nothing running
         eventually(lambda: self.ended() or self.address(), 120)
         if not self.address():
             state = "ended" if self.ended() else "did not start"
