@@ -15,6 +15,8 @@ Exit codes: 0 done, 1 a program is missing or failed, 2 wrong usage.
 """
 
 import argparse
+import ctypes
+import mmap
 import os
 import pathlib
 import statistics
@@ -86,11 +88,20 @@ def start(command):
     return seconds, usage.ru_utime + usage.ru_stime
 
 
-def is_cached(fd, offset):
-    try:
-        return os.preadv(fd, [bytearray(1)], offset, os.RWF_NOWAIT) == 1
-    except BlockingIOError:
-        return False
+def cached_pages(fd, size):
+    """For each page of the file whether it is in the page cache. Not by reading with RWF_NOWAIT,
+    which starts to read ahead: small pages all over the file, which then gets no huge ones."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+                          ctypes.c_int, ctypes.c_long]
+    start = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+    if start == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "a model cannot be mapped")
+    pages = (ctypes.c_ubyte * -(-size // PAGE))()
+    libc.mincore(ctypes.c_void_p(start), ctypes.c_size_t(size), pages)
+    libc.munmap(ctypes.c_void_p(start), ctypes.c_size_t(size))
+    return [page & 1 for page in pages]
 
 
 def prepare(model, state):
@@ -101,14 +112,15 @@ def prepare(model, state):
         if state == "warm":
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
             buffer = bytearray(1 << 20)
+            cached = cached_pages(fd, size)
             for offset in range(0, size, len(buffer)):
-                if not is_cached(fd, min(size - 1, offset + len(buffer) // 2)):
+                if not all(cached[offset // PAGE:(offset + len(buffer)) // PAGE]):
                     os.preadv(fd, [buffer], offset)
             return True
         os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        looks = range(PAGE // 2, size, max(PAGE, size // 64))
-        return sum(is_cached(fd, offset) for offset in looks) <= len(looks) // 20
+        cached = cached_pages(fd, size)
+        return sum(cached) <= len(cached) // 20
     finally:
         os.close(fd)
 

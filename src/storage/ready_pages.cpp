@@ -11,7 +11,10 @@
 namespace orrery::storage {
 namespace {
 
-constexpr double kWarm = 0.9;                     // of the bytes in the page cache: a warm file
+constexpr double kWarm = 0.9;  // of the bytes in the page cache: a warm file
+// Small pages that are there make the kernel read all that is near them into small ones: a few
+// are dropped first.
+constexpr double kFew = 0.25;
 constexpr double kHugeEnough = 0.5;               // of the cached ones in huge pages
 constexpr std::uint64_t kTrialBytes = 32 * kMiB;  // read again to see what it brings
 constexpr double kMostSeconds = 2;                // that reading again may take, by the trial
@@ -22,6 +25,10 @@ double part_of(std::uint64_t part, std::uint64_t whole) {
 
 std::string percent(std::uint64_t part, std::uint64_t whole) {
   return fmt::format("{:.0f}%", 100 * part_of(part, whole));
+}
+
+void drop_all(const Checkpoint& checkpoint) {
+  for (const auto& file : checkpoint.mappings()) file->drop_cached(file->bytes());
 }
 
 void fetch_all(const Checkpoint& checkpoint) {
@@ -55,7 +62,7 @@ std::string try_again(const Checkpoint& checkpoint, const PageUse& before) {
 std::string mend(const Checkpoint& checkpoint, const PageUse& before) {
   const std::string refusal = try_again(checkpoint, before);
   if (!refusal.empty()) return "mapped in small pages: " + refusal;
-  for (const auto& file : checkpoint.mappings()) file->drop_cached(file->bytes());
+  drop_all(checkpoint);
   fetch_all(checkpoint);
   return "mapped; it lay in small pages and is read again into huge ones";
 }
@@ -86,6 +93,9 @@ std::string ready_pages(const Checkpoint& checkpoint, bool is_read_once) {
   if (use.bytes == 0) return "in memory of its own";
   if (part_of(use.cached, use.bytes) < kWarm) {
     if (use.bytes > available_memory()) return "mapped, read as it is used: larger than memory";
+    if (part_of(use.cached, use.bytes) < kFew && part_of(use.huge, use.cached) < kHugeEnough) {
+      drop_all(checkpoint);
+    }
     fetch_all(checkpoint);
     return fmt::format("mapped, {} in the page cache, the rest read ahead",
                        percent(use.cached, use.bytes));

@@ -68,6 +68,15 @@ TEST(ReadyPages, AColdFileIsReadAhead) {
   EXPECT_EQ(pages.cached, kSize);
 }
 
+TEST(ReadyPages, AFewSmallPagesKeepNoOtherFromBeingHuge) {
+  Pages few{.cached = 20 * kMiB};
+  EXPECT_EQ(say(few), "mapped, 20% in the page cache, the rest read ahead");
+  EXPECT_EQ(few.huge, kSize);
+  Pages many{.cached = 30 * kMiB};  // too much to be read again
+  EXPECT_EQ(say(many), "mapped, 30% in the page cache, the rest read ahead");
+  EXPECT_EQ(many.huge, 70 * kMiB);
+}
+
 TEST(ReadyPages, SmallPagesAreReadAgain) {
   Pages pages{.cached = kSize};
   EXPECT_EQ(say(pages), "mapped; it lay in small pages and is read again into huge ones");
