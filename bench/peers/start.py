@@ -5,21 +5,24 @@ llama.cpp's llama-completion by turns, as a table of their ratios.
 Time is the clock's, from before the process is made to the first byte on its stdout. Processor
 time is all that the process used, in the kernel too; that of loading is the processor time of the
 same start with a prompt of one word. "warm" has the file in the page cache, "cold" not: it is
-dropped before each start, and a start whose file could not be dropped is not counted.
+dropped before each start, and a start whose file could not be dropped is not counted. "beside" is
+warm, while an `orrery serve` of the same model runs, whose packed weights it shares.
 
 llama.cpp runs mapped and with direct I/O, each with the warm-up that it does by itself and without,
 and with a context of 512 tokens, so that it clears no more memory than it needs.
 
-Usage: start.py [--model FILE ...] [--threads N] [--rounds N] [--state warm|cold ...]
+Usage: start.py [--model FILE ...] [--threads N] [--rounds N] [--state warm|cold|beside ...]
 Exit codes: 0 done, 1 a program is missing or failed, 2 wrong usage.
 """
 
 import argparse
+import contextlib
 import ctypes
 import mmap
 import os
 import pathlib
 import statistics
+import subprocess
 import sys
 import time
 
@@ -29,6 +32,7 @@ sys.path.insert(0, str(HERE.parent))
 from programs import BenchError, output_of  # noqa: E402
 
 MODELS = ("smollm2-135m-instruct", "gemma3-270m", "qwen2.5-coder-0.5b-instruct")
+STATES = ("warm", "cold", "beside")
 PROMPT_TOKENS = 32
 TEXT = ("The lighthouse keeper wrote down the height of the tide every hour of the night, and in "
         "the morning she compared her figures with those of the year before, of the storm, and of "
@@ -109,7 +113,7 @@ def prepare(model, state):
     fd = os.open(model, os.O_RDONLY)
     try:
         size = os.fstat(fd).st_size
-        if state == "warm":
+        if state != "cold":
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
             buffer = bytearray(1 << 20)
             cached = cached_pages(fd, size)
@@ -123,6 +127,24 @@ def prepare(model, state):
         return sum(cached) <= len(cached) // 20
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def neighbour(options, model, state):
+    """A server that has the model, where the state asks for one."""
+    if state != "beside":
+        yield
+        return
+    server = subprocess.Popen([options.program, "serve", model, "--port", "0", "--threads",
+                               str(options.threads)], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True)
+    try:
+        if not any("http://" in line for line in server.stderr):
+            raise BenchError(f"orrery serve {model} does not start")
+        yield
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def measure(options, model, state):
@@ -159,7 +181,8 @@ def table(options):
              "|---|---|---|---|---|---|"]
     for model in options.model:
         for state in options.state:
-            starts = measure(options, model, state)
+            with neighbour(options, model, state):
+                starts = measure(options, model, state)
             if not all(starts.values()):
                 raise BenchError(f"{model} could not be taken out of the page cache: other "
                                  "programs use it")
@@ -179,7 +202,7 @@ def parse_arguments(arguments):
                         help=f"GGUF files (default: {', '.join(MODELS)})")
     parser.add_argument("--threads", type=count, default=2)
     parser.add_argument("--rounds", type=count, default=7)
-    parser.add_argument("--state", nargs="+", choices=("warm", "cold"), default=["warm", "cold"])
+    parser.add_argument("--state", nargs="+", choices=STATES, default=STATES)
     parser.add_argument("--program", default=ROOT / "build" / "orrery")
     parser.add_argument("--peer", help="llama-completion (default: built by build.sh)")
     return parser.parse_args(arguments)

@@ -323,6 +323,7 @@ void add_bench(Command program) {
   command.does([options] { return bench(*options); });
   add_bench_load(command);
   add_bench_copies(command);
+  add_bench_restore(command);
 }
 
 }  // namespace orrery::cli

@@ -32,15 +32,6 @@ struct Options {
   bool json = false;
 };
 
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
 // One start; seconds.
 struct Start {
   engine::LoadTimes parts;
@@ -180,6 +171,15 @@ Status bench_load(Options options) {
 }
 
 }  // namespace
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
 
 void add_bench_load(Command bench) {
   Command command = bench.command("load", "from opening a model to the first token of a prompt");

@@ -1,7 +1,8 @@
-// `orrery bench load`, `bench copies` and `inspect memory` as scripts use them.
+// `orrery bench load`, `bench copies`, `bench restore` and `inspect memory` as scripts use them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "support/paths.hpp"
@@ -65,6 +66,27 @@ TEST_F(Loading, BenchCopiesCountsWhatPackingRewrites) {
   const Outcome file = run_program({"bench", "copies", quantized, "--layout", "file"});
   EXPECT_EQ(moved(file.out, "weights, packed"), 0) << file.out;
   EXPECT_EQ(moved(file.out, "weights, used"), 0) << file.out;
+}
+
+TEST_F(Loading, BenchRestoreGoesOnFromASavedContext) {
+  const test::TempDir folder;
+  const Outcome outcome =
+      run_program({"bench", "restore", tiny_model(), "--tokens", "100", "--repeat", "2", "--json"},
+                  "", {"TMPDIR=" + folder.path()});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto rows = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(rows.size(), 2U);
+  for (const auto& row : rows) {
+    EXPECT_EQ(row["tokens"], 100);
+    EXPECT_GT(row["mapped_bytes"].get<int>() + row["read_bytes"].get<int>(), 0);
+    EXPECT_GT(row["restore_seconds"], 0);
+    EXPECT_GT(row["token_seconds"], 0);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  const Outcome nowhere = run_program({"bench", "restore", tiny_model(), "--tokens", "100"}, "",
+                                      {"TMPDIR=" + folder.file("none")});
+  EXPECT_EQ(nowhere.exit_code, 1);
+  EXPECT_NE(nowhere.err.find("TMPDIR"), std::string::npos) << nowhere.err;
 }
 
 TEST_F(Loading, InspectMemorySaysHowTheFileLies) {

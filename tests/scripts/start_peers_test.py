@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import pathlib
 import sys
 import tempfile
@@ -66,6 +67,17 @@ class StartPeersTest(unittest.TestCase):
         code, _, errors = self.run_with(OURS.replace("echo $7", "echo 7"), THEIRS)
         self.assertEqual(code, 1)
         self.assertIn("fewer than 32 tokens", errors)
+
+    def test_a_look_at_the_pages_reads_none(self):
+        with tempfile.TemporaryFile() as file:
+            file.write(bytes(1 << 22))
+            file.flush()
+            os.fsync(file.fileno())
+            self.assertTrue(all(start.cached_pages(file.fileno(), 1 << 22)))
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if any(start.cached_pages(file.fileno(), 1 << 22)):
+                self.skipTest("this file system keeps its pages in memory")
+            self.assertFalse(any(start.cached_pages(file.fileno(), 1 << 22)))
 
 
 if __name__ == "__main__":
