@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/memory_limit.hpp"
+
 namespace orrery {
 namespace {
 
@@ -18,7 +20,7 @@ int read_int(const std::string& path, int fallback) {
   return value;
 }
 
-// The first number of a file, or `fallback` ("max" in cgroup files is no number).
+// The first number of a file, or `fallback`.
 unsigned long long read_number(const char* path, unsigned long long fallback) {
   std::ifstream file(path);
   unsigned long long value = 0;
@@ -59,16 +61,7 @@ bool pin_thread(int index) {
 }
 
 unsigned long long available_memory() {
-  unsigned long long available = 0;
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  unsigned long long kib = 0;
-  std::string unit;
-  while (meminfo >> key >> kib >> unit) {
-    if (key == "MemAvailable:") available = kib * 1024;
-  }
-  const unsigned long long limit = read_number("/sys/fs/cgroup/memory.max", available);
-  return std::min(available, limit);
+  return memory_left("");
 }
 
 unsigned long long last_level_cache() {
