@@ -14,6 +14,7 @@ import start  # noqa: E402
 # A word is a token; what it does with a prompt is to wait for so long.
 OURS = """#!/bin/sh
 if [ "$1" = inspect ]; then echo $7; exit; fi
+if [ "$1" = serve ]; then echo "on http://x" >&2; exec sleep 60; fi
 sleep 0.05; echo word
 """
 THEIRS = "#!/bin/sh\nsleep 0.2; echo word; sleep 0.1\n"
@@ -47,6 +48,15 @@ class StartPeersTest(unittest.TestCase):
             self.assertGreaterEqual(float(ours), 50)
             self.assertLess(float(ours), float(theirs))
             self.assertGreaterEqual(float(theirs), 200)
+
+    def test_beside_a_server(self):
+        code, out, errors = self.run_with(OURS, THEIRS, "--state", "beside")
+        self.assertEqual(code, 0, errors)
+        self.assertIn("| tiny | beside | mmap |", out)
+        code, _, errors = self.run_with(OURS.replace("exec sleep 60", "exit 1").replace("http", "-"),
+                                        THEIRS, "--state", "beside")
+        self.assertEqual(code, 1)
+        self.assertIn("does not start", errors)
 
     def test_a_program_that_says_nothing_is_an_error(self):
         code, _, errors = self.run_with(OURS, "#!/bin/sh\n")
