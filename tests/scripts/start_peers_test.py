@@ -53,8 +53,8 @@ class StartPeersTest(unittest.TestCase):
         code, out, errors = self.run_with(OURS, THEIRS, "--state", "beside")
         self.assertEqual(code, 0, errors)
         self.assertIn("| tiny | beside | mmap |", out)
-        code, _, errors = self.run_with(OURS.replace("exec sleep 60", "exit 1").replace("http", "-"),
-                                        THEIRS, "--state", "beside")
+        broken = OURS.replace("exec sleep 60", "exit 1").replace("http", "-")
+        code, _, errors = self.run_with(broken, THEIRS, "--state", "beside")
         self.assertEqual(code, 1)
         self.assertIn("does not start", errors)
 
