@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <fstream>
-#include <initializer_list>
 #include <string_view>
+#include <vector>
 
 namespace orrery {
 namespace {
@@ -11,9 +11,9 @@ namespace {
 // The names of one version's files.
 struct Version {
   const char* mount;
-  std::initializer_list<const char*> limits;
+  std::vector<const char*> limits;
   const char* usage;
-  std::initializer_list<std::string_view> cache;  // in memory.stat, of all cgroups below too
+  std::vector<std::string_view> cache;  // in memory.stat, of all cgroups below too
 };
 const Version kVersion1{"/sys/fs/cgroup/memory",
                         {"/memory.limit_in_bytes"},
@@ -32,8 +32,7 @@ unsigned long long read_number(const std::string& path, unsigned long long fallb
 }
 
 // The sum of the lines of a file "NAME NUMBER" with these names.
-unsigned long long read_sum(const std::string& path,
-                            std::initializer_list<std::string_view> names) {
+unsigned long long read_sum(const std::string& path, const std::vector<std::string_view>& names) {
   std::ifstream file(path);
   std::string name;
   unsigned long long value = 0, sum = 0;
