@@ -21,15 +21,16 @@ template <class P>
 class SlicedProducts {
  public:
   void clear() { n_ = next_ = slice_ = left_ = 0; }
-  void add(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c, bool first) {
-    products_[n_++] = {panel, x, c, steps, first};
+  void add(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c, bool first,
+           int tokens) {
+    products_[n_++] = {panel, x, c, steps, first, tokens};
     left_ += P::Slices::count(steps);
   }
   int left() const { return left_; }
   void run(int slices) {
     for (; slices > 0 && next_ < n_; --slices, --left_) {
       const Product& p = products_[next_];
-      state_.run(slice_, p.panel, p.x, p.steps, p.c, p.first);
+      state_.run(slice_, p.panel, p.x, p.steps, p.c, p.first, p.tokens);
       if (++slice_ == P::Slices::count(p.steps)) ++next_, slice_ = 0;
     }
   }
@@ -40,6 +41,7 @@ class SlicedProducts {
     float* c;
     int steps;
     bool first;
+    int tokens;  // that count
   };
   typename P::Slices state_;
   Product products_[2 + kMaxHeadDim / 32];
@@ -86,6 +88,7 @@ struct BlockFlash {
     for (int i = 0; i < 2; ++i) {
       scores[i] = reinterpret_cast<float*>(p), p += kScoreBytes;
       weights[i] = p, p += kWeightBytes;
+      __builtin_memset(weights[i], 0, kWeightBytes);  // tiles read those of no query too
     }
     k_panel = p, p += shape.k_bytes;
     v_panel = p, p += shape.v_bytes;
@@ -112,7 +115,7 @@ struct BlockFlash {
     for (int i = 0; i < shape.v_panels * kBlockFloats; ++i) u.o[i] = 0.0F;
     const bool sink = a.sinks != nullptr;
     const float m = sink ? a.sinks[head] * kLog2E : kNoScore, l = sink ? 1.0F : 0.0F;
-    for (int t = 0; t < 32; ++t) u.m[t] = m, u.l[t] = l;
+    for (int t = 0; t < 32; ++t) u.m[t] = m, u.l[t] = t < 16 * halves(block) ? l : 1.0F;
   }
 
   // Positions of a block's first token and of its last valid one.
@@ -120,6 +123,8 @@ struct BlockFlash {
   int block_last(int block) const {
     return block_first(block) + 31 < last ? block_first(block) + 31 : last;
   }
+  // Of 16 queries each, those with a valid one; of the others nothing is computed.
+  int halves(int block) const { return block_first(block) + 16 > last ? 1 : 2; }
   // The first position that a query at `position` sees.
   int first_seen(int position) const {
     if (a.window == 0 || static_cast<std::uint32_t>(position) < a.window) return 0;
@@ -162,31 +167,31 @@ struct BlockFlash {
     }
     if (n == 0) return;
     products.clear();
-    add_scores(list[0], 0);
+    add_scores(list[0], blocks_of[0], 0);
     products.run(products.left());
     for (int i = 0; i < n; ++i) {
       products.clear();
-      if (i > 0) add_values(list[i - 1], (i - 1) % 2);
-      if (i + 1 < n) add_scores(list[i + 1], (i + 1) % 2);
+      if (i > 0) add_values(list[i - 1], blocks_of[i - 1], (i - 1) % 2);
+      if (i + 1 < n) add_scores(list[i + 1], blocks_of[i + 1], (i + 1) % 2);
       weigh(list[i], page, blocks_of[i], i % 2);
       products.run(products.left());
     }
     products.clear();
-    add_values(list[n - 1], (n - 1) % 2);
+    add_values(list[n - 1], blocks_of[n - 1], (n - 1) % 2);
     products.run(products.left());
   }
 
-  void add_scores(const Unit& u, int buffer) {
+  void add_scores(const Unit& u, int block, int buffer) {
     const std::size_t panel_bytes = static_cast<std::size_t>(shape.k_steps) * P::kStepBytes;
     for (int i = 0; i < 2; ++i) {
       products.add(k_panel + i * panel_bytes, u.q, shape.k_steps, scores[buffer] + i * kBlockFloats,
-                   true);
+                   true, 16 * halves(block));
     }
   }
-  void add_values(const Unit& u, int buffer) {
+  void add_values(const Unit& u, int block, int buffer) {
     for (int i = 0; i < shape.v_panels; ++i) {
       products.add(v_panel + 2 * i * P::kStepBytes, weights[buffer], 2, u.o + i * kBlockFloats,
-                   false);
+                   false, 16 * halves(block));
     }
   }
 
@@ -208,7 +213,7 @@ struct BlockFlash {
                         start < first_seen(block_last(block));
     constexpr int kTimes = 2 * kPageKeys / kKeysBetween;
     slices_between = (products.left() + kTimes - 1) / kTimes;
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < halves(block); ++half) {
       float* s = scores[buffer] + 16 * half;
       if (a.softcap > 0.0F) cap(s);
       if (masked) mask(s, start, block, half);

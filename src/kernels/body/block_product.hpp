@@ -70,12 +70,12 @@ struct TileProduct {
   }
 
   // A product in slices, for what has better things to do meanwhile: a beginning, each k step, an
-  // end.
+  // end. All 32 tokens, however few count.
   class Slices {
    public:
     static int count(int steps) { return steps + 2; }
     void run(int slice, const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
-             bool first) {
+             bool first, int) {
       if (slice == 0) return begin(t_, c, 32, first);
       if (slice > steps) return end(t_, c, 32);
       step<Stream::panel>(t_, panel + kStepBytes * (slice - 1), x + kXStep * (slice - 1));
@@ -202,12 +202,20 @@ struct VectorProduct {
     }
   }
 
-  // Nothing is gained from slices here.
+  // Nothing is gained from slices here, but half of the work where the first 16 tokens are all.
   struct Slices {
     static int count(int) { return 1; }
-    void run(int, const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
-             bool first) {
-      multiply<Stream::panel>(panel, x, steps, c, first);
+    void run(int, const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c, bool first,
+             int tokens) {
+      if (tokens > 16) return multiply<Stream::panel>(panel, x, steps, c, first);
+      constexpr int kRegs = L::kTokens * L::kRegs > 16 ? L::kRegs / 2 : L::kRegs;
+      const Weight* w = reinterpret_cast<const Weight*>(panel);
+      for (int row = 0; row < 32; row += L::kRows) {
+        for (int token = 0; token < 16; token += L::kTokens * kRegs) {
+          registers<kRegs, true>(w + 32 * row, x + 4 * token, 16 * steps, c + 32 * row + token, 32,
+                                 first, nullptr);
+        }
+      }
     }
   };
 
