@@ -122,7 +122,7 @@ struct BlockMatmul {
       const std::uint8_t* next_x = x + static_cast<std::size_t>(steps) * kXStep;
       const bool fetch = p == 0 && block + 1 < blocks;
       float* c = sums(parts.n == 1 ? next_sums++ % 2 : block * panels + p);
-      epilogue.beside([&](auto& between) {
+      epilogue.beside([&](auto& between) __attribute__((always_inline)) {
         chain.template multiply<kStream>(panel(p, now.count), x, now.count, c, now.step == 0,
                                          between, fetch ? next_x : nullptr);
       });

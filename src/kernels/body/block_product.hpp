@@ -65,14 +65,13 @@ struct TileProduct {
     // run beside tiles if there are a few of them at a time. By then the sums of the product before
     // this one are in memory.
     template <Stream kStream, class Between>
-    void multiply(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c, bool first,
-                  Between& between, const std::uint8_t*) {
+    [[gnu::always_inline]] inline void multiply(const std::uint8_t* panel, const std::uint8_t* x,
+                                                int steps, float* c, bool first, Between& between,
+                                                const std::uint8_t*) {
       start<kStream>(panel, x, c, first);
-      Between own = between;  // in registers
       for (int s = 1; s < steps; ++s) {
-        step<kStream>(t_, panel + kStepBytes * s, x + kXStep * s, own);
+        step<kStream>(t_, panel + kStepBytes * s, x + kXStep * s, between);
       }
-      between = own;
       waiting_ = c;
     }
     // The sums of the last product.
