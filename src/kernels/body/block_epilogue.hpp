@@ -80,6 +80,7 @@ using AnyForm = Form<kActivation, Term::look, Term::look, Term::look, Term::look
 // The units of a product, one at a call.
 template <class Form>
 struct Units {
+  static constexpr bool kEarly = false;
   ProductEnd end;
   unsigned next = 0;
   template <class Tile>

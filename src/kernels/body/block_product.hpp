@@ -16,6 +16,7 @@ constexpr int kXStep = 2048;           // bytes of an X block per 32 features
 enum class Stream : std::uint8_t { x, panel };
 
 struct NothingBetween {
+  static constexpr bool kEarly = false;
   template <class Tile>
   void operator()(Tile) const {}
 };
@@ -61,14 +62,14 @@ struct TileProduct {
   // step of the next: tiles that all waited for their last sums would stand still meanwhile.
   class Chain {
    public:
-    // between(tile) is called before each tile product of the later steps: instructions of vectors
-    // run beside tiles if there are a few of them at a time. By then the sums of the product before
-    // this one are in memory.
+    // between(tile) is called before each tile product: instructions of vectors run beside tiles if
+    // there are a few of them at a time. If it is not kEarly, it is not called in the first step:
+    // then the sums of the product before this one are in memory.
     template <Stream kStream, class Between>
     [[gnu::always_inline]] inline void multiply(const std::uint8_t* panel, const std::uint8_t* x,
                                                 int steps, float* c, bool first, Between& between,
                                                 const std::uint8_t*) {
-      start<kStream>(panel, x, c, first);
+      start<kStream>(panel, x, c, first, between);
       for (int s = 1; s < steps; ++s) {
         step<kStream>(t_, panel + kStepBytes * s, x + kXStep * s, between);
       }
@@ -81,15 +82,18 @@ struct TileProduct {
     }
 
    private:
-    template <Stream kStream>
-    void start(const std::uint8_t* panel, const std::uint8_t* x, float* c, bool first) {
-      operands<kStream, 2, 2>(t_, panel, x, [&](auto tile) {
-        if (waiting_ != nullptr) t_.template store<tile.value>(waiting_ + tile_at<tile.value>(32), 32);
+    template <Stream kStream, class Between>
+    [[gnu::always_inline]] inline void start(const std::uint8_t* panel, const std::uint8_t* x,
+                                             float* c, bool first, Between& between) {
+      operands<kStream, 2, 2>(t_, panel, x, [&](auto tile) __attribute__((always_inline)) {
+        constexpr int n = tile.value;
+        if (waiting_ != nullptr) t_.template store<n>(waiting_ + tile_at<n>(32), 32);
         if (first) {
-          t_.template zero<tile.value>();
+          t_.template zero<n>();
         } else {
-          t_.template load<tile.value>(c + tile_at<tile.value>(32), 32);
+          t_.template load<n>(c + tile_at<n>(32), 32);
         }
+        if constexpr (Between::kEarly) between(tile);
       });
       for (int d = 1; d < 32 / T::kDepth; ++d) {
         operands<kStream, 2, 2>(t_, panel + kOperand * d, x + kOperand * d, NothingBetween{});
@@ -98,22 +102,6 @@ struct TileProduct {
 
     T t_;
     float* waiting_ = nullptr;
-  };
-
-  // A product in slices, for what has better things to do meanwhile: a beginning, each k step, an
-  // end.
-  class Slices {
-   public:
-    static int count(int steps) { return steps + 2; }
-    void run(int slice, const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
-             bool first) {
-      if (slice == 0) return begin(t_, c, 32, first);
-      if (slice > steps) return end(t_, c, 32);
-      step<Stream::panel>(t_, panel + kStepBytes * (slice - 1), x + kXStep * (slice - 1));
-    }
-
-   private:
-    T t_;
   };
 
   // The parts of a product of kRows x kColumns tiles, C `stride` floats a row: its beginning, a k
@@ -253,15 +241,6 @@ struct VectorProduct {
       VectorProduct::multiply(panel, x, steps, c, first, next_x);
     }
     static void finish() {}
-  };
-
-  // Nothing is gained from slices here.
-  struct Slices {
-    static int count(int) { return 1; }
-    void run(int, const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
-             bool first) {
-      multiply(panel, x, steps, c, first);
-    }
   };
 
   // A block of L::kRows x kRegs registers over `pairs` pairs of k, which kWhole says are whole
