@@ -267,8 +267,8 @@ struct BlockFlash {
     for (int half = 0; half < 2; ++half) {
       const V::F before = V::load(u.m + 16 * half), now = V::neg(page.down[half]);
       const V::F shrink = exp2_b16(V::sub(before, now));
-      const V::F l = V::fma(V::load(u.l + 16 * half), shrink,
-                            V::add(page.sum[half][0], page.sum[half][1]));
+      const V::F l =
+          V::fma(V::load(u.l + 16 * half), shrink, V::add(page.sum[half][0], page.sum[half][1]));
       V::store(u.l + 16 * half, l);
       V::store(u.m + 16 * half, now);
       if (V::max_lane(V::sub(now, before)) == 0.0F) continue;  // shrink is 1 everywhere
