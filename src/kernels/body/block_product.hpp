@@ -30,7 +30,7 @@ template <class T>
 struct TileProduct {
   static constexpr int kStepBytes = 2048;  // of a panel, per 32 k
   static constexpr int kPartSteps = 16;    // k steps of a part: 32 KiB of a panel
-  static constexpr int kFarPanels = 4;     // made at once, where X does not stay in L2
+  static constexpr int kFarPanels = 8;     // made at once, where X does not stay in L2
 
   // 32 k of a row of the panel.
   static void pack(std::uint8_t* step, int row, V::F low, V::F high) {
