@@ -35,7 +35,7 @@ void end() {}
 #else
 using Product = TileProduct<Tile>;
 constexpr bool kHasTiles = true;
-constexpr int kTaskRows = 128;
+constexpr int kTaskRows = 256;
 void begin() {
   Tile::begin();
 }

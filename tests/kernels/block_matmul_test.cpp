@@ -255,6 +255,44 @@ TEST_P(BlockMatmulTest, EpilogueAppliesBiasActivationScaleAndResidual) {
   }
 }
 
+// Ends that most products have run beside the next product. With both outputs they run after it.
+TEST_P(BlockMatmulTest, EndsBesideProductsHaveTheBitsOfThoseAfterThem) {
+  struct End {
+    bool glu, bias, residual, x;
+    ActivationKind activation = ActivationKind::none;
+  };
+  const int n = 112, m = kMaxTokens;
+  const std::vector<float> bias = random_floats(n, 1);
+  const std::vector<float> residual = random_floats(round_up(m, 32) * n, 3);
+  for (const int k : {32, 96, 320, 1024}) {  // one step, a few, many, parts
+    const Problem& p = shared_problem(DType::q5_0, k);
+    Aligned<std::uint16_t> x(round_up(m, 32) * k);
+    p.fill_x(*blocks, m, x.data());
+    for (const End& end : {End{false, false, false, true}, End{false, false, false, false},
+                           End{false, true, false, false}, End{false, false, true, false},
+                           End{true, false, false, true, ActivationKind::silu},
+                           End{true, false, false, true, ActivationKind::gelu_tanh}}) {
+      Aligned<std::uint16_t> out_x(round_up(m, 32) * round_up(n, 32), 0xFFFF);
+      Aligned<std::uint16_t> x_of_both(out_x.size(), 0xFFFF);
+      std::vector<float> out(round_up(m, 32) * n, NAN), both = out;
+      MatmulBlocks call = plain_call(p, n, m, x.data(), nullptr, both.data());
+      if (end.glu) call.w_up = p.w.data() + 16 * p.stride;
+      if (end.bias) call.bias = bias.data();
+      if (end.residual) call.residual = residual.data();
+      call.activation = end.activation, call.out_x = x_of_both.data();
+      run(p, call, 64);
+      call.out_f = end.x ? nullptr : out.data(), call.out_x = end.x ? out_x.data() : nullptr;
+      run(p, call, 64);
+      const std::size_t f_bytes = both.size() * 4, x_bytes = out_x.size() * 2;
+      ASSERT_EQ(end.x ? std::memcmp(out_x.data(), x_of_both.data(), x_bytes)
+                      : std::memcmp(out.data(), both.data(), f_bytes),
+                0)
+          << "k " << k << " glu " << end.glu << " bias " << end.bias << " residual "
+          << end.residual;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isa, BlockMatmulTest, kBlockIsas, isa_name);
 
 }  // namespace

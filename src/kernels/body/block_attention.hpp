@@ -16,36 +16,42 @@ namespace {
 constexpr float kLog2E = 1.44269504F;
 constexpr float kNoScore = -3.0e38F;  // a maximum that no score has raised yet
 
-// Products that run in slices while a softmax does.
-template <class P>
-class SlicedProducts {
- public:
-  void clear() { n_ = next_ = slice_ = left_ = 0; }
-  void add(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c, bool first,
-           int tokens) {
-    products_[n_++] = {panel, x, c, steps, first, tokens};
-    left_ += P::Slices::count(steps);
+// The weights of a page of keys for 32 queries: exp2(score * unit - top), as X, and their sums. A
+// pair of keys at a call, between tile products. Of one half of the queries, if `halves` is 1.
+struct PageWeights {
+  static constexpr bool kEarly = true;
+  const float* scores;  // F block of 64 keys
+  std::uint8_t* x;
+  int halves;
+  V::F unit = V::zero();
+  V::F down[2] = {};    // -top, by halves of the queries
+  V::F sum[2][2] = {};  // by halves, even and odd keys
+  int next = 0;
+
+  template <class Tile>
+  [[gnu::always_inline]] inline void operator()(Tile) {
+    if (next < kPageKeys) pair();
   }
-  int left() const { return left_; }
-  void run(int slices) {
-    for (; slices > 0 && next_ < n_; --slices, --left_) {
-      const Product& p = products_[next_];
-      state_.run(slice_, p.panel, p.x, p.steps, p.c, p.first, p.tokens);
-      if (++slice_ == P::Slices::count(p.steps)) ++next_, slice_ = 0;
-    }
+  void finish() {
+    while (next < kPageKeys) pair();
   }
 
  private:
-  struct Product {
-    const std::uint8_t *panel, *x;
-    float* c;
-    int steps;
-    bool first;
-    int tokens;  // that count
-  };
-  typename P::Slices state_;
-  Product products_[2 + kMaxHeadDim / 32];
-  int n_ = 0, next_ = 0, slice_ = 0, left_ = 0;
+  [[gnu::always_inline]] inline void pair() {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      if (half == halves) break;
+      V::F p[2];
+#pragma GCC unroll 2
+      for (int i = 0; i < 2; ++i) {
+        const V::F score = V::load(scores + 32 * (next + i) + 16 * half);
+        p[i] = exp2_b16(V::fma(score, unit, down[half]));
+        sum[half][i] = V::add(sum[half][i], p[i]);
+      }
+      store_x_pair(x, next, half, p[0], p[1]);
+    }
+    next += 2;
+  }
 };
 
 template <class P>
@@ -69,7 +75,6 @@ struct BlockFlash {
   };
   static constexpr std::size_t kScoreBytes = 2 * kBlockFloats * 4;  // F block of 64 keys
   static constexpr std::size_t kWeightBytes = 2 * kXStep;           // X block of 64 keys
-  static constexpr int kKeysBetween = 8;  // of a softmax, between slices of products
 
   static std::size_t scratch_bytes(int k_dim, int v_dim) {
     const Shape shape(k_dim, v_dim);
@@ -156,8 +161,8 @@ struct BlockFlash {
            page >= first_seen(block_first(block)) / kPageKeys;
   }
 
-  // One page for all units that see it. While vectors compute the softmax of a unit, tiles multiply
-  // the weights of the unit before it with V and the queries of the one after it with K.
+  // One page for all units that see it. While vectors compute the weights of a unit, tiles multiply
+  // the queries of the one after it with K and the weights of the one before it with V.
   void visit(int page) {
     int blocks_of[kMaxAttentionUnits], n = 0;
     Unit list[kMaxAttentionUnits];
@@ -166,32 +171,38 @@ struct BlockFlash {
       for (int h = 0; h < a.heads; ++h) blocks_of[n] = b, list[n++] = unit(b, h);
     }
     if (n == 0) return;
-    products.clear();
-    add_scores(list[0], blocks_of[0], 0);
-    products.run(products.left());
+    NothingBetween nothing;
+    multiply_scores(list[0], blocks_of[0], 0, nothing);
+    chain.finish();
     for (int i = 0; i < n; ++i) {
-      products.clear();
-      if (i > 0) add_values(list[i - 1], blocks_of[i - 1], (i - 1) % 2);
-      if (i + 1 < n) add_scores(list[i + 1], blocks_of[i + 1], (i + 1) % 2);
-      weigh(list[i], page, blocks_of[i], i % 2);
-      products.run(products.left());
+      PageWeights weighing = weigh(list[i], page, blocks_of[i], i % 2);
+      if (i + 1 < n) multiply_scores(list[i + 1], blocks_of[i + 1], (i + 1) % 2, weighing);
+      if (i > 0) multiply_values(list[i - 1], blocks_of[i - 1], (i - 1) % 2, weighing);
+      if (i == 0) chain.finish();  // or the next scores would wait for values
+      weighing.finish();
+      raise(list[i], weighing);
     }
-    products.clear();
-    add_values(list[n - 1], blocks_of[n - 1], (n - 1) % 2);
-    products.run(products.left());
+    multiply_values(list[n - 1], blocks_of[n - 1], (n - 1) % 2, nothing);
+    chain.finish();
   }
 
-  void add_scores(const Unit& u, int block, int buffer) {
+  template <class Between>
+  [[gnu::always_inline]] inline void multiply_scores(const Unit& u, int block, int buffer,
+                                                     Between& between) {
     const std::size_t panel_bytes = static_cast<std::size_t>(shape.k_steps) * P::kStepBytes;
     for (int i = 0; i < 2; ++i) {
-      products.add(k_panel + i * panel_bytes, u.q, shape.k_steps, scores[buffer] + i * kBlockFloats,
-                   true, 16 * halves(block));
+      chain.template multiply<Stream::panel>(k_panel + i * panel_bytes, u.q, shape.k_steps,
+                                             scores[buffer] + i * kBlockFloats, true, between,
+                                             nullptr, 16 * halves(block));
     }
   }
-  void add_values(const Unit& u, int block, int buffer) {
+  template <class Between>
+  [[gnu::always_inline]] inline void multiply_values(const Unit& u, int block, int buffer,
+                                                     Between& between) {
     for (int i = 0; i < shape.v_panels; ++i) {
-      products.add(v_panel + 2 * i * P::kStepBytes, weights[buffer], 2, u.o + i * kBlockFloats,
-                   false, 16 * halves(block));
+      chain.template multiply<Stream::panel>(v_panel + 2 * i * P::kStepBytes, weights[buffer], 2,
+                                             u.o + i * kBlockFloats, false, between, nullptr,
+                                             16 * halves(block));
     }
   }
 
@@ -206,19 +217,30 @@ struct BlockFlash {
     CachePanels<P>::values(a.v_type, v, a.v_dim, filled, v_panel);
   }
 
-  // Scores of a page -> weights of its keys.
-  void weigh(const Unit& u, int page, int block, int buffer) {
+  // What makes a page's scores weights: caps and masks them, and finds the new maximum.
+  PageWeights weigh(const Unit& u, int page, int block, int buffer) const {
     const int start = page * kPageKeys;
     const bool masked = start + kPageKeys - 1 > last_seen(block_first(block)) ||
                         start < first_seen(block_last(block));
-    constexpr int kTimes = 2 * kPageKeys / kKeysBetween;
-    slices_between = (products.left() + kTimes - 1) / kTimes;
-    for (int half = 0; half < halves(block); ++half) {
+    PageWeights weighing{scores[buffer], weights[buffer], halves(block)};
+    weighing.unit = V::splat(a.softcap > 0.0F ? kLog2E : a.scale * kLog2E);
+    for (int half = 0; half < weighing.halves; ++half) {
       float* s = scores[buffer] + 16 * half;
       if (a.softcap > 0.0F) cap(s);
       if (masked) mask(s, start, block, half);
-      softmax(u, s, weights[buffer], half);
+      const V::F top = V::mul(greatest(s), weighing.unit);
+      weighing.down[half] = V::neg(V::max(V::load(u.m + 16 * half), top));
     }
+    return weighing;
+  }
+
+  // Of a page's keys, for 16 queries.
+  static V::F greatest(const float* s) {
+    V::F top[4] = {V::load(s), V::load(s + 32), V::load(s + 64), V::load(s + 96)};
+    for (int key = 4; key < kPageKeys; key += 4) {
+      for (int i = 0; i < 4; ++i) top[i] = V::max(top[i], V::load(s + 32 * (key + i)));
+    }
+    return V::max(V::max(top[0], top[1]), V::max(top[2], top[3]));
   }
 
   // score = softcap * tanh(score * scale / softcap)
@@ -248,38 +270,20 @@ struct BlockFlash {
     }
   }
 
-  // 16 queries: raises m, rescales l and o, and writes the page's weights as X.
-  void softmax(const Unit& u, const float* s, std::uint8_t* x, int half) {
-    const V::F unit = V::splat(a.softcap > 0.0F ? kLog2E : a.scale * kLog2E);
-    V::F top[4] = {V::load(s), V::load(s + 32), V::load(s + 64), V::load(s + 96)};
-    for (int key = 4; key < kPageKeys; key += 4) {
-      for (int i = 0; i < 4; ++i) top[i] = V::max(top[i], V::load(s + 32 * (key + i)));
-    }
-    const V::F page_top = V::max(V::max(top[0], top[1]), V::max(top[2], top[3]));
-    const V::F before = V::load(u.m + 16 * half);
-    const V::F now = V::max(before, V::mul(page_top, unit));
-    const V::F down = V::neg(now);
-    V::F sum[2] = {V::zero(), V::zero()};
-    for (int first = 0; first < kPageKeys; first += kKeysBetween) {
-#pragma GCC unroll 4
-      for (int key = first; key < first + kKeysBetween; key += 2) {
-        V::F p[2];
-        for (int i = 0; i < 2; ++i) {
-          p[i] = exp2_b16(V::fma(V::load(s + 32 * (key + i)), unit, down));
-          sum[i] = V::add(sum[i], p[i]);
-        }
-        store_x_pair(x, key, half, p[0], p[1]);
+  // Raises m; rescales l and o, and adds the page's weights to l.
+  void raise(const Unit& u, const PageWeights& page) const {
+    for (int half = 0; half < page.halves; ++half) {
+      const V::F before = V::load(u.m + 16 * half), now = V::neg(page.down[half]);
+      const V::F shrink = exp2_b16(V::sub(before, now));
+      const V::F l =
+          V::fma(V::load(u.l + 16 * half), shrink, V::add(page.sum[half][0], page.sum[half][1]));
+      V::store(u.l + 16 * half, l);
+      V::store(u.m + 16 * half, now);
+      if (V::max_lane(V::sub(now, before)) == 0.0F) continue;  // shrink is 1 everywhere
+      for (int f = 0; f < 32 * shape.v_panels; ++f) {
+        float* o = u.o + 32 * f + 16 * half;
+        V::store(o, V::mul(V::load(o), shrink));
       }
-      products.run(slices_between);
-    }
-    const V::F shrink = exp2_b16(V::sub(before, now));
-    const V::F l = V::fma(V::load(u.l + 16 * half), shrink, V::add(sum[0], sum[1]));
-    V::store(u.l + 16 * half, l);
-    V::store(u.m + 16 * half, now);
-    if (V::max_lane(V::sub(now, before)) == 0.0F) return;  // shrink is 1 everywhere
-    for (int f = 0; f < 32 * shape.v_panels; ++f) {
-      float* o = u.o + 32 * f + 16 * half;
-      V::store(o, V::mul(V::load(o), shrink));
     }
   }
 
@@ -315,8 +319,7 @@ struct BlockFlash {
   std::uint8_t* units;
   int last;      // position of the last valid query
   int last_key;  // of the last key that any query sees
-  SlicedProducts<P> products;
-  int slices_between = 0;
+  typename P::Chain chain;
 };
 
 }  // namespace

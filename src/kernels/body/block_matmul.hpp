@@ -87,10 +87,15 @@ struct BlockMatmul {
           run_part({row, step, steps - step < parts.most ? steps - step : parts.most});
         }
       }
-      epilogue.finish();
+      finish();
     }
 
    private:
+    void finish() {
+      chain.finish();
+      epilogue.finish();
+    }
+
     std::uint8_t* panel(int p, int count) const {
       return static_cast<std::uint8_t*>(a.scratch) +
              static_cast<std::size_t>(p) * count * P::kStepBytes;
@@ -117,15 +122,13 @@ struct BlockMatmul {
       const std::uint8_t* next_x = x + static_cast<std::size_t>(steps) * kXStep;
       const bool fetch = p == 0 && block + 1 < blocks;
       float* c = sums(parts.n == 1 ? next_sums++ % 2 : block * panels + p);
-      const int units = ceil_div(epilogue.left(), now.count);
-      P::template multiply<kStream>(
-          panel(p, now.count), x, now.count, c, now.step == 0, [&](int) { epilogue.run(units); },
-          fetch ? next_x : nullptr);
-      epilogue.finish();
+      epilogue.beside([&](auto& between) __attribute__((always_inline)) {
+        chain.template multiply<kStream>(panel(p, now.count), x, now.count, c, now.step == 0,
+                                         between, fetch ? next_x : nullptr);
+      });
       if (now.step + now.count < steps) return;
       epilogue.start(c, now.row + p * panel_rows(a), first_block + block);
-      if (parts.n > 1 && blocks * panels == 1)
-        epilogue.finish();  // or the next product has its sums
+      if (parts.n > 1 && blocks * panels == 1) finish();  // or the next product has its sums
     }
 
     float* sums(int i) const {
@@ -138,6 +141,7 @@ struct BlockMatmul {
     const Parts parts;
     const int first_block, blocks;
     const int steps = ceil_div(a.k, 32);
+    typename P::Chain chain;
     Epilogue epilogue;
     int most_panels = 1, panels = 1;
     int next_sums = 0;

@@ -37,7 +37,7 @@ struct OperandProduct<TileProduct<T>> {
     Tiles::template begin<kRows, kColumns>(t, c, stride, !add);
     for (; k > 0; k -= 32, panel += Tiles::kStepBytes, x += kXStep) {
       const int depth = ceil_div(k < 32 ? k : 32, T::kDepth);
-      Tiles::template step<Stream::x, kRows, kColumns>(t, panel, x, depth);
+      Tiles::template step<Stream::x, kRows, kColumns>(t, panel, x, NothingBetween{}, depth);
     }
     Tiles::template end<kRows, kColumns>(t, c, stride);
   }

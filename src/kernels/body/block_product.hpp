@@ -16,7 +16,9 @@ constexpr int kXStep = 2048;           // bytes of an X block per 32 features
 enum class Stream : std::uint8_t { x, panel };
 
 struct NothingBetween {
-  void operator()(int) const {}
+  static constexpr bool kEarly = false;
+  template <class Tile>
+  void operator()(Tile) const {}
 };
 
 ORRERY_INLINE void prefetch_step(const std::uint8_t* x) {
@@ -28,7 +30,7 @@ template <class T>
 struct TileProduct {
   static constexpr int kStepBytes = 2048;  // of a panel, per 32 k
   static constexpr int kPartSteps = 16;    // k steps of a part: 32 KiB of a panel
-  static constexpr int kFarPanels = 4;     // made at once, where X does not stay in L2
+  static constexpr int kFarPanels = 8;     // made at once, where X does not stay in L2
 
   // 32 k of a row of the panel.
   static void pack(std::uint8_t* step, int row, V::F low, V::F high) {
@@ -56,33 +58,50 @@ struct TileProduct {
     }
   }
 
-  // between(s) is called after each k step s: vectors can work while the tiles do.
-  template <Stream kStream, class Between = NothingBetween>
-  static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
-                       bool first, Between between = {}, const std::uint8_t* = nullptr) {
-    T t;
-    begin(t, c, 32, first);
-    for (int s = 0; s < steps; ++s) {
-      step<kStream>(t, panel + kStepBytes * s, x + kXStep * s);
-      between(s);
-    }
-    end(t, c, 32);
-  }
-
-  // A product in slices, for what has better things to do meanwhile: a beginning, each k step, an
-  // end. All 32 tokens, however few count.
-  class Slices {
+  // Products one after the other. What one has summed goes to memory, tile by tile, in the first
+  // step of the next: tiles that all waited for their last sums would stand still meanwhile.
+  class Chain {
    public:
-    static int count(int steps) { return steps + 2; }
-    void run(int slice, const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
-             bool first, int) {
-      if (slice == 0) return begin(t_, c, 32, first);
-      if (slice > steps) return end(t_, c, 32);
-      step<Stream::panel>(t_, panel + kStepBytes * (slice - 1), x + kXStep * (slice - 1));
+    // between(tile) is called before each tile product: instructions of vectors run beside tiles if
+    // there are a few of them at a time. If it is not kEarly, it is not called in the first step:
+    // then the sums of the product before this one are in memory.
+    template <Stream kStream, class Between>
+    [[gnu::always_inline]] inline void multiply(const std::uint8_t* panel, const std::uint8_t* x,
+                                                int steps, float* c, bool first, Between& between,
+                                                const std::uint8_t* = nullptr, int = 32) {
+      start<kStream>(panel, x, c, first, between);
+      for (int s = 1; s < steps; ++s) {
+        step<kStream>(t_, panel + kStepBytes * s, x + kXStep * s, between);
+      }
+      waiting_ = c;
+    }
+    // The sums of the last product.
+    void finish() {
+      if (waiting_ != nullptr) end(t_, waiting_, 32);
+      waiting_ = nullptr;
     }
 
    private:
+    template <Stream kStream, class Between>
+    [[gnu::always_inline]] inline void start(const std::uint8_t* panel, const std::uint8_t* x,
+                                             float* c, bool first, Between& between) {
+      operands<kStream, 2, 2>(t_, panel, x, [&](auto tile) __attribute__((always_inline)) {
+        constexpr int n = tile.value;
+        if (waiting_ != nullptr) t_.template store<n>(waiting_ + tile_at<n>(32), 32);
+        if (first) {
+          t_.template zero<n>();
+        } else {
+          t_.template load<n>(c + tile_at<n>(32), 32);
+        }
+        if constexpr (Between::kEarly) between(tile);
+      });
+      for (int d = 1; d < 32 / T::kDepth; ++d) {
+        operands<kStream, 2, 2>(t_, panel + kOperand * d, x + kOperand * d, NothingBetween{});
+      }
+    }
+
     T t_;
+    float* waiting_ = nullptr;
   };
 
   // The parts of a product of kRows x kColumns tiles, C `stride` floats a row: its beginning, a k
@@ -103,49 +122,62 @@ struct TileProduct {
       t.template store<tile.value>(c + at, stride);
     });
   }
-  // An operand that streams is used twice in a row, so that its register is free early.
-  template <Stream kStream, int kRows = 2, int kColumns = 2>
+  template <Stream kStream, int kRows = 2, int kColumns = 2, class Between = NothingBetween>
   ORRERY_INLINE void step(T& t, const std::uint8_t* panel, const std::uint8_t* x,
-                          int depth = 32 / T::kDepth) {
-    constexpr int kOperand = 32 * T::kDepth;  // bytes of an A or B operand
+                          Between&& between = {}, int depth = 32 / T::kDepth) {
     for (int d = 0; d < depth; ++d) {
-      const std::uint8_t *a = panel + kOperand * d, *b = x + kOperand * d;
-      if constexpr (kStream == Stream::x) {
-        t.template load_b<0, true>(b);
-        t.template load_a<0, false>(a);
-        t.template mac<0, 0, 0>();
-        if constexpr (kRows == 2) t.template load_a<1, false>(a + 1024);
-        if constexpr (kRows == 2) t.template mac<2, 1, 0>();
-        if constexpr (kColumns == 2) t.template load_b<1, true>(b + 1024);
-        if constexpr (kColumns == 2) t.template mac<1, 0, 1>();
-        if constexpr (kRows == 2 && kColumns == 2) t.template mac<3, 1, 1>();
-      } else {
-        static_assert(kRows == 2 && kColumns == 2);
-        t.template load_a<0, true>(a);
-        t.template load_b<0, false>(b);
-        t.template mac<0, 0, 0>();
-        t.template load_b<1, false>(b + 1024);
-        t.template mac<1, 0, 1>();
-        t.template load_a<1, true>(a + 1024);
-        t.template mac<2, 1, 0>();
-        t.template mac<3, 1, 1>();
-      }
+      operands<kStream, kRows, kColumns>(t, panel + kOperand * d, x + kOperand * d, between);
     }
   }
 
  private:
+  static constexpr int kOperand = 32 * T::kDepth;  // bytes of an A or B operand
+
   template <int n>
   struct Number {
     static constexpr int value = n;
   };
+  // Where C tile n is in C: 0 and 1 beside each other, 2 and 3 below.
+  template <int n>
+  static constexpr std::ptrdiff_t tile_at(int stride) {
+    return static_cast<std::ptrdiff_t>(n / 2 * 16) * stride + n % 2 * 16;
+  }
+  // The products of T::kDepth of k; before(tile) comes before each. An operand that streams is used
+  // twice in a row, so that its register is free early.
+  template <Stream kStream, int kRows, int kColumns, class F>
+  ORRERY_INLINE void operands(T& t, const std::uint8_t* a, const std::uint8_t* b, F&& before) {
+    if constexpr (kStream == Stream::x) {
+      t.template load_b<0, true>(b);
+      t.template load_a<0, false>(a);
+      before(Number<0>{}), t.template mac<0, 0, 0>();
+      if constexpr (kRows == 2) {
+        t.template load_a<1, false>(a + 1024);
+        before(Number<2>{}), t.template mac<2, 1, 0>();
+      }
+      if constexpr (kColumns == 2) {
+        t.template load_b<1, true>(b + 1024);
+        before(Number<1>{}), t.template mac<1, 0, 1>();
+      }
+      if constexpr (kRows == 2 && kColumns == 2) before(Number<3>{}), t.template mac<3, 1, 1>();
+    } else {
+      static_assert(kRows == 2 && kColumns == 2);
+      t.template load_a<0, true>(a);
+      t.template load_b<0, false>(b);
+      before(Number<0>{}), t.template mac<0, 0, 0>();
+      t.template load_b<1, false>(b + 1024);
+      before(Number<1>{}), t.template mac<1, 0, 1>();
+      t.template load_a<1, true>(a + 1024);
+      before(Number<2>{}), t.template mac<2, 1, 0>();
+      before(Number<3>{}), t.template mac<3, 1, 1>();
+    }
+  }
   // f(number of a C tile, where it is in C)
   template <int kRows, int kColumns, class F>
   ORRERY_INLINE void each_tile(int stride, F f) {
-    const std::ptrdiff_t below = static_cast<std::ptrdiff_t>(16) * stride;
-    f(Number<0>{}, 0);
-    if constexpr (kColumns == 2) f(Number<1>{}, 16);
-    if constexpr (kRows == 2) f(Number<2>{}, below);
-    if constexpr (kRows == 2 && kColumns == 2) f(Number<3>{}, below + 16);
+    f(Number<0>{}, tile_at<0>(stride));
+    if constexpr (kColumns == 2) f(Number<1>{}, tile_at<1>(stride));
+    if constexpr (kRows == 2) f(Number<2>{}, tile_at<2>(stride));
+    if constexpr (kRows == 2 && kColumns == 2) f(Number<3>{}, tile_at<3>(stride));
   }
 };
 
@@ -188,9 +220,8 @@ struct VectorProduct {
   }
 
   // next_x: the operand of the next product, fetched meanwhile.
-  template <Stream kStream, class Between = NothingBetween>
   static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
-                       bool first, Between = {}, const std::uint8_t* next_x = nullptr) {
+                       bool first, const std::uint8_t* next_x = nullptr) {
     const Weight* w = reinterpret_cast<const Weight*>(panel);
     for (int row = 0; row < 32; row += L::kRows) {
       for (int token = 0; token < 32; token += L::kTokens * L::kRegs) {
@@ -202,12 +233,14 @@ struct VectorProduct {
     }
   }
 
-  // Nothing is gained from slices here, but half of the work where the first 16 tokens are all.
-  struct Slices {
-    static int count(int) { return 1; }
-    void run(int, const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c, bool first,
-             int tokens) {
-      if (tokens > 16) return multiply<Stream::panel>(panel, x, steps, c, first);
+  // Nothing is gained from a later store, nor from what comes between, here; but half of the work
+  // where the first 16 tokens are all that count.
+  struct Chain {
+    template <Stream, class Between>
+    static void multiply(const std::uint8_t* panel, const std::uint8_t* x, int steps, float* c,
+                         bool first, Between&, const std::uint8_t* next_x = nullptr,
+                         int tokens = 32) {
+      if (tokens > 16) return VectorProduct::multiply(panel, x, steps, c, first, next_x);
       constexpr int kRegs = L::kTokens * L::kRegs > 16 ? L::kRegs / 2 : L::kRegs;
       const Weight* w = reinterpret_cast<const Weight*>(panel);
       for (int row = 0; row < 32; row += L::kRows) {
@@ -217,6 +250,7 @@ struct VectorProduct {
         }
       }
     }
+    static void finish() {}
   };
 
   // A block of L::kRows x kRegs registers over `pairs` pairs of k, which kWhole says are whole

@@ -66,6 +66,9 @@ struct V : VQuarter {
   ORRERY_INLINE F max(F a, F b) { return _mm512_max_ps(a, b); }
   ORRERY_INLINE F abs(F a) { return _mm512_abs_ps(a); }
   ORRERY_INLINE F neg(F a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0F)); }
+  // a - floor(a), and a * 2^floor(b): 0 where that is -inf.
+  ORRERY_INLINE F fraction(F a) { return _mm512_reduce_ps(a, _MM_FROUND_TO_NEG_INF); }
+  ORRERY_INLINE F scale2(F a, F b) { return _mm512_scalef_ps(a, b); }
   ORRERY_INLINE F copysign(F a, F s) {
     const F sign = _mm512_set1_ps(-0.0F);
     return _mm512_or_ps(_mm512_andnot_ps(sign, a), _mm512_and_ps(sign, s));
