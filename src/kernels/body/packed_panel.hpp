@@ -1,4 +1,4 @@
-// Panels that lie ready in a weight (tensor/packed.hpp), for multiply_panel of row_panel.hpp.
+// Panels that lie ready in a weight (tensor/packed.hpp), for multiply_panels of row_panel.hpp.
 #pragma once
 
 #include "kernels/body/blocks_32.hpp"
@@ -11,11 +11,13 @@ namespace {
 template <class Format, DType type>
 struct PackedPanel {
   static constexpr int kGroup = 32, kWords = 8;
+  static constexpr int kSlab = 32 * kPackedSlab;
   static constexpr bool kMin = Format::kMin, kSigned = Format::kSigned;
   static constexpr PackedRecord kRecord = packed_record(type);
 
   const std::uint8_t* partial[4];  // the records of each partial sum
 
+  PackedPanel() = default;
   [[gnu::always_inline]] PackedPanel(const std::uint8_t* slab, int groups) {
     for (int p = 0; p < 4; ++p) {
       partial[p] = slab;
