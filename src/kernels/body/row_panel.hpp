@@ -151,25 +151,26 @@ struct TileInput {
       const std::uint8_t* q = row + k;
       const auto* d = reinterpret_cast<const float*>(row + layout.d_offset) + k / 32;
       const auto* sums = reinterpret_cast<const std::int16_t*>(row + layout.sums_offset) + k / 16;
-      std::uint8_t* at = to;
+      float terms[kMostGroups];
+      for (int g = 0; g < groups; ++g) {
+        const std::int32_t sum = kGroup == 32 ? sums[2 * g] + sums[2 * g + 1] : sums[g];
+        terms[g] = kMin ? d[g * kGroup / 32] * static_cast<float>(sum)
+                        : bits_float(static_cast<std::uint32_t>(-zero * sum));
+      }
+      std::uint8_t* at = to + t * kGroup;
+      std::uint8_t* at_d = to + rows * kGroup + 4 * t;
       for (int p = 0; p < 4; ++p) {
-        for (int g = p; g < groups; g += 4, at += record) {
-          const std::int32_t sum = kGroup == 32 ? sums[2 * g] + sums[2 * g + 1] : sums[g];
-          const float scale = d[g * kGroup / 32];
-          const std::int32_t start = -zero * sum;
-          const float c = scale * static_cast<float>(sum);
-          std::uint8_t* terms = at + rows * kGroup + 4 * t;
-          __builtin_memcpy(at + t * kGroup, q + g * kGroup, kGroup);
-          __builtin_memcpy(terms, &scale, 4);
-          if constexpr (kMin) {
-            __builtin_memcpy(terms + 4 * rows, &c, 4);
-          } else {
-            __builtin_memcpy(terms + 4 * rows, &start, 4);
-          }
+        for (int g = p; g < groups; g += 4, at += record, at_d += record) {
+          __builtin_memcpy(at, q + g * kGroup, kGroup);
+          __builtin_memcpy(at_d, d + g * kGroup / 32, 4);
+          __builtin_memcpy(at_d + 4 * rows, terms + g, 4);
         }
       }
     }
   }
+
+ private:
+  static constexpr int kMostGroups = 32;  // of a slab
 };
 
 // Words i and i + kWords / 2 of a group of each panel times those of kTile activation rows, for all
@@ -271,7 +272,7 @@ class UnpackedPanels {
   // Weights [k, k + weights) of the rows from `row` on; those from n on repeat the last.
   const PanelType* at(const MatmulRows& a, int row, int k, int weights) {
     for (int i = 0; i < kAtOnce; ++i) unpack(a, row + 16 * i, k, weights, panels_[i]);
-    next_ = nullptr;
+    lines_ = 0;
     if (kGroupRows * a.w_stride > kLargestGroup) return panels_;
     // The rows behind these, in the order of memory.
     const std::size_t bytes = static_cast<std::size_t>(weights) * a.w_stride / a.k;
@@ -284,10 +285,11 @@ class UnpackedPanels {
 
   // Before each of `tiles` tiles over what at() gave: it fetches its part of the rows behind.
   void fetch_with_tile(int tile, int tiles, int groups) {
-    const int runs = kAtOnce * groups;
-    const int lines = next_ == nullptr ? 0 : (lines_ + tiles * runs - 1) / (tiles * runs);
+    const int runs = tiles * kAtOnce * groups;
+    const int lines = (lines_ + runs - 1) / runs;
     for (int i = 0; i < kAtOnce; ++i) {
-      panels_[i].ahead = {next_ + (tile * runs + i * groups) * lines * PanelFetch::kLine, lines};
+      const int first = (tile * kAtOnce + i) * groups * lines;
+      panels_[i].ahead = {next_ + first * PanelFetch::kLine, first < lines_ ? lines : 0};
     }
   }
 
@@ -296,8 +298,8 @@ class UnpackedPanels {
   static constexpr int kGroupRows = 16 * kAtOnce;
   static constexpr std::size_t kLargestGroup = 262144;  // is held in L2
   PanelType panels_[kAtOnce];
-  const std::uint8_t* next_ = nullptr;  // null: rows are too long
-  int lines_ = 0;
+  const std::uint8_t* next_ = nullptr;
+  int lines_ = 0;  // to fetch from there on; none where rows are too long
 
   static void unpack(const MatmulRows& a, int row, int k, int weights, PanelType& panel) {
     const auto* base = static_cast<const std::uint8_t*>(a.w) +
@@ -317,7 +319,10 @@ class UnpackedPanels {
       const int blocks = (weights - w) / Format::kGroup;
       if (blocks == 0) return;
       CutStep<Format> steps[4];
-      for (int set = 0; set < 4; ++set) sets[set] = steps[set].copy(sets[set], blocks);
+      const int behind = a.n - row - 16;  // rows
+      if (behind <= 0 || static_cast<std::size_t>(behind) * a.w_stride < Format::kStepBytes) {
+        for (int set = 0; set < 4; ++set) sets[set] = steps[set].copy(sets[set], blocks);
+      }
       panel.template unpack_step<Format>(sets, w / Format::kGroup);
     }
   }
