@@ -11,7 +11,7 @@ template <int kBytes, int kGroupLength, int kZeroPoint, bool kHasMin>
 struct Block256 {
   static constexpr int kGroup = kGroupLength, kQuads = 64 / kGroupLength, kStepBytes = kBytes;
   static constexpr int kZero = kZeroPoint, kBlockBytes = 0;
-  static constexpr bool kSigned = false, kMin = kHasMin;
+  static constexpr bool kSigned = false, kMin = kHasMin, kTwoGroups = false;
   static constexpr int kNibbleWords = 0;
 };
 

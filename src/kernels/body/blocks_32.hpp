@@ -9,6 +9,8 @@
 //   kNibbleWords (else 0): so many words of 4 bytes lie side by side whose low nibbles are of one
 //     group: 4, and the high ones are its second half, or 8, and the high ones are the next group;
 //   bytes<quad>(p): the 64 bytes of the quad; code(nibbles).
+// Where a code is a byte, F has kTwoGroups (else false) and two_groups<half>(p): the codes of two
+// groups, one behind the other.
 #pragma once
 
 #include "kernels/isa/vec.hpp"
@@ -54,7 +56,7 @@ template <int kBytes, int kZeroPoint, bool kHasMin>
 struct Block32 {
   static constexpr int kGroup = 32, kQuads = 1, kStepBytes = 4 * kBytes, kZero = kZeroPoint;
   static constexpr int kBlockBytes = kBytes;
-  static constexpr bool kSigned = false, kMin = kHasMin;
+  static constexpr bool kSigned = false, kMin = kHasMin, kTwoGroups = false;
   static constexpr int kNibbleWords = 0;
 
   ORRERY_INLINE Scales<1> scales(const Rows& rows) {
@@ -106,7 +108,11 @@ struct FormatQ5_1 : Block32<24, 0, true> {
 };
 
 struct FormatQ8_0 : Block32<34, 0, false> {
-  static constexpr bool kSigned = true;
+  static constexpr bool kSigned = true, kTwoGroups = true;
+  template <int half>
+  ORRERY_INLINE V::B two_groups(const std::uint8_t* p) {
+    return V::signed_codes(V::load_2x32(p + 2 + 68 * half, 34));
+  }
   template <int quad>
   ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
     low = V::signed_codes(V::load_4x16(p + 2, 34));
@@ -161,7 +167,7 @@ struct FormatMxfp4 : Block32<17, 0, false> {
 struct FormatNvfp4 {
   static constexpr int kGroup = 16, kQuads = 1, kStepBytes = 36, kZero = 0, kBlockBytes = 0;
   static constexpr int kNibbleWords = 0;
-  static constexpr bool kSigned = true, kMin = false;
+  static constexpr bool kSigned = true, kMin = false, kTwoGroups = false;
 
   // Unsigned e4m3 with bias 7, halved because the table is doubled; 0x7F means 0.
   ORRERY_INLINE Scales<1> scales(const Rows& rows) {

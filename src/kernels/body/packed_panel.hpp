@@ -11,7 +11,6 @@ namespace {
 template <class Format, DType type>
 struct PackedPanel {
   static constexpr int kGroup = 32, kWords = 8;
-  static constexpr int kSlab = 32 * kPackedSlab;
   static constexpr bool kMin = Format::kMin, kSigned = Format::kSigned;
   static constexpr PackedRecord kRecord = packed_record(type);
 

@@ -10,6 +10,9 @@
 namespace orrery::kernels {
 namespace {
 
+// Weights along k that are unpacked at once: 16 KiB of codes a panel.
+constexpr int kSlab = 1024;
+static_assert(kSlab == 32 * kPackedSlab);
 // Activation rows that go together: they share the unpacking.
 constexpr int kMaxActivations = 64;
 // Partial sums that are kept: activation rows times panels.
@@ -32,8 +35,6 @@ struct PanelFetch {
 // Sixteen weight rows along a slab of k, unpacked.
 template <int kWeights, bool kHasMin, bool kForSigned>
 struct Panel {
-  // Weights along k: panels and the activations that pass over them stay in L1.
-  static constexpr int kSlab = 512;
   static constexpr int kGroup = kWeights;      // a scale
   static constexpr bool kMin = kHasMin;        // the type has a minimum
   static constexpr bool kSigned = kForSigned;  // codes for dot_signed
@@ -86,28 +87,32 @@ struct Panel {
 
   // Words 4 g + i of sixteen rows: bytes of row r -> lane r of word (g, i).
   struct Words {
-    V::B of[4][4];  // [set][row], then [i][g]
+    V::B of[4][4];  // [set][row], then [g][i]
 
     [[gnu::always_inline]] void transpose() {
       for (V::B(&set)[4] : of) V::transpose_words(set[0], set[1], set[2], set[3]);
       for (int i = 0; i < 4; ++i) V::transpose_groups(of[0][i], of[1][i], of[2][i], of[3][i]);
     }
+    [[gnu::always_inline]] V::B& row(int r) { return of[r / 4][r % 4]; }
     [[gnu::always_inline]] V::B word(int g, int i) const { return of[g][i]; }
   };
 
   template <class Format, int quad>
   [[gnu::always_inline]] void unpack_quad(const Rows (&sets)[4], int group) {
-    Words low, high;
     if constexpr (Format::kNibbleWords != 0) {
+      Words bytes;
       for (int r = 0; r < 16; ++r)
-        low.of[r / 4][r % 4] = Format::template bytes<quad>(sets[r / 4].at[r % 4]);
-      low.transpose();
+        bytes.row(r) = Format::template bytes<quad>(sets[r / 4].at[r % 4]);
+      bytes.transpose();
       for (int g = 0; g < 4; ++g)
-        for (int i = 0; i < 4; ++i) store_nibbles<Format>(group, g, i, low.word(g, i));
+        for (int i = 0; i < 4; ++i) store_nibbles<Format>(group, g, i, bytes.word(g, i));
+    } else if constexpr (Format::kTwoGroups) {
+      unpack_two_groups<Format, 0>(sets, group);
+      unpack_two_groups<Format, 1>(sets, group + 2);
     } else {
+      Words low, high;
       for (int r = 0; r < 16; ++r)
-        Format::template codes<quad>(sets[r / 4].at[r % 4], low.of[r / 4][r % 4],
-                                     high.of[r / 4][r % 4]);
+        Format::template codes<quad>(sets[r / 4].at[r % 4], low.row(r), high.row(r));
       low.transpose();
       for (int g = 0; g < 4; ++g)
         for (int i = 0; i < 4; ++i) V::store_b(codes[group + g][i], low.word(g, i));
@@ -117,6 +122,17 @@ struct Panel {
           for (int i = 0; i < 4; ++i) V::store_b(codes[group + g][4 + i], high.word(g, i));
       }
     }
+  }
+
+  template <class Format, int half>
+  [[gnu::always_inline]] void unpack_two_groups(const Rows (&sets)[4], int group) {
+    Words bytes;
+    for (int r = 0; r < 16; ++r)
+      bytes.row(r) = Format::template two_groups<half>(sets[r / 4].at[r % 4]);
+    bytes.transpose();
+    for (int g = 0; g < 4; ++g)
+      for (int i = 0; i < 4; ++i)
+        V::store_b(codes[group + g / 2][4 * (g % 2) + i], bytes.word(g, i));
   }
 
   template <class Format>
@@ -170,7 +186,7 @@ struct TileInput {
   }
 
  private:
-  static constexpr int kMostGroups = 32;  // of a slab
+  static constexpr int kMostGroups = kSlab / kGroup;
 };
 
 // Words i and i + kWords / 2 of a group of each panel times those of kTile activation rows, for all
@@ -353,8 +369,8 @@ template <class Panels>
 class PanelProduct {
  public:
   PanelProduct(const MatmulRows& a, int first, int count) : a_(a), first_(first), count_(count) {
-    const int slab_bytes = count * (Panel::kSlab / Format::kGroup) * Input::kRowBytes;
-    section_ = kInputBytes / slab_bytes * Panel::kSlab;
+    const int slab_bytes = count * (kSlab / Format::kGroup) * Input::kRowBytes;
+    section_ = kInputBytes / slab_bytes * kSlab;
     panels_at_once_ = kMaxSums / count / kAtOnce * kAtOnce;
   }
 
@@ -384,6 +400,7 @@ class PanelProduct {
                                             kFor<5>, kFor<6>, kFor<7>, kFor<8>};
   static_assert(kTile <= 8);
   static constexpr int kZero = Format::kZero + (Format::kSigned ? V::kSignedBias : 0);
+  static_assert(kMaxActivations * (kSlab / Format::kGroup) * Input::kRowBytes <= kInputBytes);
 
   int tiles() const { return (count_ + kTile - 1) / kTile; }
   // f(tile, its first row, its rows): tiles of nearly the same size.
@@ -398,8 +415,8 @@ class PanelProduct {
   // f(first weight of a slab, its groups)
   template <class F>
   [[gnu::always_inline]] void each_slab(int k, int k_end, F f) const {
-    for (; k < k_end; k += Panel::kSlab) {
-      f(k, (k_end - k < Panel::kSlab ? k_end - k : Panel::kSlab) / Format::kGroup);
+    for (; k < k_end; k += kSlab) {
+      f(k, (k_end - k < kSlab ? k_end - k : kSlab) / Format::kGroup);
     }
   }
 

@@ -252,6 +252,12 @@ struct V : VQuarter {
     put(3, _mm256_extracti128_si256(a.h, 1));
   }
   ORRERY_INLINE B as_bytes(F a) { return {_mm256_castps_si256(a.l), _mm256_castps_si256(a.h)}; }
+  ORRERY_INLINE B load_2x32(const std::uint8_t* p, std::size_t stride) {
+    const auto load = [](const std::uint8_t* q) {
+      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q));
+    };
+    return {load(p), load(p + stride)};
+  }
   ORRERY_INLINE B load_2x32(const std::uint8_t* p) {
     const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return {v, v};

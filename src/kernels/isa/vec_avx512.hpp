@@ -182,6 +182,9 @@ struct V : VQuarter {
     v = _mm512_mask_broadcast_i32x4(v, 0x0F00, load_q(p + 2 * stride));
     return {_mm512_mask_broadcast_i32x4(v, 0xF000, load_q(p + 3 * stride))};
   }
+  ORRERY_INLINE B load_2x32(const std::uint8_t* p, std::size_t stride) {
+    return {_mm512_inserti64x4(_mm512_castsi256_si512(load_y(p)), load_y(p + stride), 1)};
+  }
   ORRERY_INLINE B load_2x32(const std::uint8_t* p) { return {_mm512_broadcast_i64x4(load_y(p))}; }
   ORRERY_INLINE B repeat_word(const void* p) {
     return {_mm512_set1_epi32(static_cast<int>(load_u32(p)))};

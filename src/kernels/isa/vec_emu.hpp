@@ -264,6 +264,10 @@ struct V : EmuHalf {
   ORRERY_EMU B load_4x16(const std::uint8_t* p, std::size_t stride) {
     return map_b([&](int i) { return p[static_cast<std::size_t>(i / 16) * stride + i % 16]; });
   }
+  // 32 bytes from each of p, p + stride
+  ORRERY_EMU B load_2x32(const std::uint8_t* p, std::size_t stride) {
+    return map_b([&](int i) { return p[static_cast<std::size_t>(i / 32) * stride + i % 32]; });
+  }
   // 32 bytes, twice
   ORRERY_EMU B load_2x32(const std::uint8_t* p) {
     return map_b([&](int i) { return p[i % 32]; });

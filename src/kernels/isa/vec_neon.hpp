@@ -255,6 +255,9 @@ struct V {
   ORRERY_INLINE B load_4x16(const std::uint8_t* p, std::size_t stride) {
     return each<B>([&](int g) { return vld1q_u8(p + static_cast<std::size_t>(g) * stride); });
   }
+  ORRERY_INLINE B load_2x32(const std::uint8_t* p, std::size_t stride) {
+    return {{vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + stride), vld1q_u8(p + stride + 16)}};
+  }
   ORRERY_INLINE B load_2x32(const std::uint8_t* p) {
     return each<B>([&](int g) { return vld1q_u8(p + g % 2 * 16); });
   }
