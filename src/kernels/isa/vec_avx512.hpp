@@ -19,7 +19,7 @@ struct V : VQuarter {
   static constexpr int kSignedBias = 128;
   static constexpr int kMaxTile = 4;
   static constexpr int kSums = 16;
-  static constexpr int kPanelRows = 5;
+  static constexpr int kPanelRows = 7;
   static constexpr int kPanelTile = 8;
   static constexpr int kPanelPair = 6;
 
