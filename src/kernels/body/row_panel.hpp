@@ -1,6 +1,10 @@
 // Class i8 for many activation rows: sixteen weight rows are unpacked once into a panel of bytes,
 // which all activation rows then pass over, with a lane for each weight row; or the weight lies in
 // such panels already (tensor/packed.hpp). The sums and their order are those of row_i8.hpp.
+//
+// With 32 registers two panels go together: an activation is loaded for both, and twice as many
+// sums hide how long a dot takes. What is unpacked next is fetched while panels are multiplied,
+// because the unpacking alone asks for lines faster than memory gives them.
 #pragma once
 
 #include "kernels/body/blocks_256.hpp"
@@ -254,7 +258,7 @@ template <int kTile, int kPanels, class P>
         }
       }
     }
-    x += kTile * (P::kGroup + 8);
+    x += kTile * TileInput<P::kGroup, P::kMin>::kRowBytes;
   }
 }
 
@@ -299,7 +303,7 @@ class UnpackedPanels {
     return panels_;
   }
 
-  // Before each of `tiles` tiles over what at() gave: it fetches its part of the rows behind.
+  // Before each of `tiles` tiles over what at() gave: it will fetch its part of the rows behind.
   void fetch_with_tile(int tile, int tiles, int groups) {
     const int runs = tiles * kAtOnce * groups;
     const int lines = (lines_ + runs - 1) / runs;
