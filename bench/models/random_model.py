@@ -29,11 +29,49 @@ SHAPES = {
         "ffn": 2880, "experts": 32, "used": 4, "vocab": 201088, "context": 131072, "eps": 1e-5,
         "theta": 150000.0, "dense": Q8_0, "expert": MXFP4,
     },
+    # Rows of 1408 and 128 are not whole blocks of Q4_K: such tensors are Q8_0.
+    "deepseek-v2-lite": {
+        "arch": "deepseek2", "layers": 27, "hidden": 2048, "heads": 16, "kv_heads": 1, "head": 576,
+        "value": 512, "ffn": 1408, "dense_ffn": 10944, "experts": 64, "used": 6, "shared": 2,
+        "vocab": 102400, "context": 163840, "eps": 1e-6, "theta": 10000.0, "rank": 512,
+        "rope": 64, "nope": 128, "head_value": 128, "dense": Q4_K, "expert": Q4_K,
+    },
 }
 
 
-def layer_tensors(shape, layer):
-    """(name, type, dims with the contiguous one first) of one layer."""
+def latent_tensors(shape, layer):
+    """Those of a layer with latent attention and, after the first layer, shared experts."""
+    d, n, e, heads, rank = (shape[k] for k in ("hidden", "ffn", "experts", "heads", "rank"))
+    rope, nope, value, shared = (shape[k] for k in ("rope", "nope", "head_value", "shared"))
+    tensors = [
+        ("attn_norm.weight", F32, (d,)),
+        ("attn_q.weight", Q4_K, (d, heads * (nope + rope))),
+        ("attn_kv_a_mqa.weight", Q4_K, (d, rank + rope)),
+        ("attn_kv_a_norm.weight", F32, (rank,)),
+        ("attn_k_b.weight", Q8_0, (nope, rank, heads)),
+        ("attn_v_b.weight", Q4_K, (rank, value, heads)),
+        ("attn_output.weight", Q4_K, (heads * value, d)),
+        ("ffn_norm.weight", F32, (d,)),
+    ]
+    if layer == 0:
+        return tensors + [
+            ("ffn_gate.weight", Q4_K, (d, shape["dense_ffn"])),
+            ("ffn_up.weight", Q4_K, (d, shape["dense_ffn"])),
+            ("ffn_down.weight", Q8_0, (shape["dense_ffn"], d)),
+        ]
+    return tensors + [
+        ("ffn_gate_inp.weight", F32, (d, e)),
+        ("ffn_gate_exps.weight", Q4_K, (d, n, e)),
+        ("ffn_up_exps.weight", Q4_K, (d, n, e)),
+        ("ffn_down_exps.weight", Q8_0, (n, d, e)),
+        ("ffn_gate_shexp.weight", Q4_K, (d, shared * n)),
+        ("ffn_up_shexp.weight", Q4_K, (d, shared * n)),
+        ("ffn_down_shexp.weight", Q4_K, (shared * n, d)),
+    ]
+
+
+def head_tensors(shape):
+    """Those of a layer with attention heads and experts."""
     d, n, e = shape["hidden"], shape["ffn"], shape["experts"]
     q, kv = shape["heads"] * shape["head"], shape["kv_heads"] * shape["head"]
     dense, expert = shape["dense"], shape["expert"]
@@ -67,6 +105,13 @@ def layer_tensors(shape, layer):
             ("attn_q_norm.weight", F32, (shape["head"],)),
             ("attn_k_norm.weight", F32, (shape["head"],)),
         ]
+    return tensors
+
+
+def layer_tensors(shape, layer):
+    """(name, type, dims with the contiguous one first) of one layer."""
+    latent = shape["arch"] == "deepseek2"
+    tensors = latent_tensors(shape, layer) if latent else head_tensors(shape)
     return [(f"blk.{layer}.{name}", kind, dims) for name, kind, dims in tensors]
 
 
@@ -139,8 +184,17 @@ def metadata(shape, layers, name):
         "expert_feed_forward_length": shape["ffn"], "expert_count": shape["experts"],
         "expert_used_count": shape["used"], "attention.head_count": shape["heads"],
         "attention.head_count_kv": shape["kv_heads"], "attention.key_length": shape["head"],
-        "attention.value_length": shape["head"],
+        "attention.value_length": shape.get("value", shape["head"]),
     }
+    if arch == "deepseek2":
+        numbers |= {
+            "feed_forward_length": shape["dense_ffn"], "leading_dense_block_count": 1,
+            "expert_shared_count": shape["shared"], "expert_gating_func": 1,
+            "attention.q_lora_rank": 0, "attention.kv_lora_rank": shape["rank"],
+            "attention.key_length_mla": shape["nope"] + shape["rope"],
+            "attention.value_length_mla": shape["head_value"],
+            "rope.dimension_count": shape["rope"],
+        }
     pairs = [pair("general.architecture", STRING, arch), pair("general.name", STRING, name)]
     pairs += [pair(f"{arch}.{key}", UINT32, value) for key, value in numbers.items()]
     pairs.append(pair(f"{arch}.attention.layer_norm_rms_epsilon", FLOAT32, shape["eps"]))
@@ -150,6 +204,12 @@ def metadata(shape, layers, name):
         pairs.append(pair(f"{arch}.rope.scaling.type", STRING, "yarn"))
         pairs.append(pair(f"{arch}.rope.scaling.factor", FLOAT32, 32.0))
         pairs.append(pair(f"{arch}.rope.scaling.original_context_length", UINT32, 4096))
+    if arch == "deepseek2":
+        pairs.append(pair(f"{arch}.expert_weights_scale", FLOAT32, 1.0))
+        pairs.append(pair(f"{arch}.rope.scaling.type", STRING, "yarn"))
+        pairs.append(pair(f"{arch}.rope.scaling.factor", FLOAT32, 40.0))
+        pairs.append(pair(f"{arch}.rope.scaling.original_context_length", UINT32, 4096))
+        pairs.append(pair(f"{arch}.rope.scaling.yarn_log_multiplier", FLOAT32, 0.0707))
     # A vocabulary that any text can be cut into: bytes, and words that no text has.
     special = ["<unk>", "<s>", "</s>"]
     tokens = special + [f"<0x{byte:02X}>" for byte in range(256)]
@@ -197,13 +257,16 @@ def main():
     arguments = parser.parse_args()
     shape = SHAPES[arguments.shape]
     outer = sum(size_of(tensor) for tensor in outer_tensors(shape))
-    one = sum(size_of(tensor) for tensor in layer_tensors(shape, 0))
-    layers = min(shape["layers"], int((arguments.gigabytes * 1e9 - outer) / one))
+    sizes = [sum(size_of(tensor) for tensor in layer_tensors(shape, layer))
+             for layer in range(shape["layers"])]
+    total, layers = outer, 0
+    while layers < len(sizes) and total + sizes[layers] <= arguments.gigabytes * 1e9:
+        total, layers = total + sizes[layers], layers + 1
     if layers < 1:
-        sys.exit(f"one layer and the vocabulary take {(outer + one) / 1e9:.2f} GB")
+        sys.exit(f"one layer and the vocabulary take {(outer + sizes[0]) / 1e9:.2f} GB")
     name = f"{arguments.shape}, {layers} of {shape['layers']} layers, random"
     write(arguments.path, shape, layers, name)
-    print(f"{arguments.path}: {name}, {(outer + layers * one) / 1e9:.2f} GB")
+    print(f"{arguments.path}: {name}, {total / 1e9:.2f} GB")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ namespace {
 constexpr PanelKernels make_table() {
   PanelKernels table = {};
 #define ORRERY_ENTRY(type, format) \
-  table.matmul[static_cast<int>(DType::type)] = multiply_panels<PackedPanels<format, DType::type>>;
+  table.matmul[static_cast<int>(DType::type)] = matmul_panels<PackedPanels<format, DType::type>>;
   ORRERY_FOR_EACH_PACKED(ORRERY_ENTRY)
 #undef ORRERY_ENTRY
   return table;

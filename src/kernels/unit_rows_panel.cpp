@@ -10,7 +10,7 @@ constexpr PanelKernels make_table() {
   PanelKernels table = {};
   table.rows = V::kPanelRows;
 #define ORRERY_ENTRY(type, format) \
-  table.matmul[static_cast<int>(DType::type)] = multiply_panels<UnpackedPanels<format>>;
+  table.matmul[static_cast<int>(DType::type)] = matmul_panels<UnpackedPanels<format>>;
   ORRERY_FOR_EACH_BLOCK32(ORRERY_ENTRY)
   ORRERY_FOR_EACH_BLOCK256(ORRERY_ENTRY)
 #undef ORRERY_ENTRY

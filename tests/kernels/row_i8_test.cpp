@@ -180,16 +180,37 @@ TEST_P(RowI8, ManyRowsHaveTheBitsOfTheDefinition) {
   const Bytes w = random_weights(GetParam(), n, k, random);
   const auto tables = available_row_kernels();
   const std::size_t stride = q8_layout(static_cast<std::size_t>(k)).stride;
-  const Bytes x = quantized_rows(*tables.front(), 64, k, random);
-  const std::vector<float> expected = reference(GetParam(), w, n, k, x, 64);
+  const Bytes x = quantized_rows(*tables.front(), 67, k, random);
+  const std::vector<float> expected = reference(GetParam(), w, n, k, x, 67);
   for (const RowKernels* table : tables) {
-    for (const int m : {10, 13, 15, 17, 32, 35, 64}) {
+    for (const int m : {5, 6, 7, 8, 10, 13, 15, 17, 32, 35, 64, 67}) {
       const Bytes some = first_rows(x, m, stride);
       ASSERT_EQ(differences(multiply(*table, GetParam(), w.data(), n, k, some, m),
                             first_rows(expected, m, n)),
                 0)
           << table->isa << " m " << m;
     }
+  }
+}
+
+// So many activations that not all of k is prepared at once, and so many weight rows that not all
+// sums are kept at once: what the last rows give.
+TEST_P(RowI8, SectionsAlongKHaveTheBitsOfTheDefinition) {
+  std::mt19937 random(10);
+  const int k = 2304, n = 147, last = 19, m = 64;
+  const Bytes w = random_weights(GetParam(), n, k, random);
+  const auto tables = available_row_kernels();
+  const Bytes x = quantized_rows(*tables.front(), m, k, random);
+  const std::size_t before = (n - last) * row_bytes(GetParam(), k);
+  const Bytes end(w.begin() + static_cast<std::ptrdiff_t>(before), w.end());
+  const std::vector<float> expected = reference(GetParam(), end, last, k, x, m);
+  for (const RowKernels* table : tables) {
+    const std::vector<float> all = multiply(*table, GetParam(), w.data(), n, k, x, m);
+    std::vector<float> y;
+    for (int i = 0; i < m; ++i) {
+      y.insert(y.end(), all.begin() + i * n + n - last, all.begin() + (i + 1) * n);
+    }
+    ASSERT_EQ(differences(y, expected), 0) << table->isa;
   }
 }
 

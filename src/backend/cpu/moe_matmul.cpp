@@ -10,7 +10,7 @@
 namespace orrery::backend::cpu {
 namespace {
 
-constexpr std::uint32_t kMostChunkRows = 1024;
+constexpr std::uint32_t kMostChunkRows = 256;
 
 class MoeMatmulRows : public CpuStep {
  public:

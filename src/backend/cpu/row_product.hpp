@@ -37,7 +37,7 @@ inline void fetch_rows(const std::byte* p) {
 
 class RowProduct {
  public:
-  static constexpr std::int32_t kRowsAtOnce = 32;  // activation rows per pass over weight rows
+  static constexpr std::int32_t kRowsAtOnce = 64;  // activation rows per pass over weight rows
 
   RowProduct() = default;
   RowProduct(const CompileContext& context, const plan::Step& step);

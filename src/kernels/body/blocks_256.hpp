@@ -11,7 +11,8 @@ template <int kBytes, int kGroupLength, int kZeroPoint, bool kHasMin>
 struct Block256 {
   static constexpr int kGroup = kGroupLength, kQuads = 64 / kGroupLength, kStepBytes = kBytes;
   static constexpr int kZero = kZeroPoint, kBlockBytes = 0;
-  static constexpr bool kSigned = false, kMin = kHasMin;
+  static constexpr bool kSigned = false, kMin = kHasMin, kTwoGroups = false;
+  static constexpr int kNibbleWords = 0;
 };
 
 // The first 16 bytes of a block of each row, transposed: part i of row r becomes part r of word i.
@@ -47,11 +48,13 @@ ORRERY_INLINE Scales<2> scales_q45_k(const Rows& rows) {
 }
 
 struct FormatQ4K : Block256<144, 32, 0, true> {
+  static constexpr int kNibbleWords = 8;
   ORRERY_INLINE Scales<2> scales(const Rows& rows) { return scales_q45_k(rows); }
   template <int quad>
-  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
-    V::split_nibbles_k(V::load_b(p + 16 + 64 * quad), low, high);
+  ORRERY_INLINE V::B bytes(const std::uint8_t* p) {
+    return V::load_b(p + 16 + 64 * quad);
   }
+  ORRERY_INLINE V::B code(V::B nibbles) { return nibbles; }
 };
 
 struct FormatQ5K : Block256<176, 32, 0, true> {
@@ -68,6 +71,7 @@ struct FormatQ5K : Block256<176, 32, 0, true> {
 
 struct FormatIq4Xs : Block256<136, 32, 0, false> {
   static constexpr bool kSigned = true;
+  static constexpr int kNibbleWords = 4;
   ORRERY_INLINE Scales<2> scales(const Rows& rows) {
     const V::Q head = rows.words(0), lows = rows.words(4);
     const V::F d = V::f16_low_tiled(head);
@@ -88,11 +92,10 @@ struct FormatIq4Xs : Block256<136, 32, 0, false> {
     return out;
   }
   template <int quad>
-  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
-    const V::B bytes = V::load_b(p + 8 + 64 * quad);
-    low = V::lookup(V::load_q(kNonLinear), V::low_nibbles(bytes));
-    high = V::lookup(V::load_q(kNonLinear), V::high_nibbles(bytes));
+  ORRERY_INLINE V::B bytes(const std::uint8_t* p) {
+    return V::load_b(p + 8 + 64 * quad);
   }
+  ORRERY_INLINE V::B code(V::B nibbles) { return V::lookup(V::load_q(kNonLinear), nibbles); }
 };
 
 // Weights i = 128 n + 64 jj + ... of Q2_K and Q3_K: quad 2 n + jj.

@@ -5,6 +5,12 @@
 // where a step may be cut (else 0), kOperands 64-byte operands a quad, and
 //   scales(rows): d[quad] and m[quad], lanes 4 g + r;
 //   codes<quad>(p, low, high): p is a row's step; the halves of the groups (low alone for 16).
+// Where a code is a nibble, F has instead of codes():
+//   kNibbleWords (else 0): so many words of 4 bytes lie side by side whose low nibbles are of one
+//     group: 4, and the high ones are its second half, or 8, and the high ones are the next group;
+//   bytes<quad>(p): the 64 bytes of the quad; code(nibbles).
+// Where a code is a byte, F has kTwoGroups (else false) and two_groups<half>(p): the codes of two
+// groups, one behind the other.
 #pragma once
 
 #include "kernels/isa/vec.hpp"
@@ -50,7 +56,8 @@ template <int kBytes, int kZeroPoint, bool kHasMin>
 struct Block32 {
   static constexpr int kGroup = 32, kQuads = 1, kStepBytes = 4 * kBytes, kZero = kZeroPoint;
   static constexpr int kBlockBytes = kBytes;
-  static constexpr bool kSigned = false, kMin = kHasMin;
+  static constexpr bool kSigned = false, kMin = kHasMin, kTwoGroups = false;
+  static constexpr int kNibbleWords = 0;
 
   ORRERY_INLINE Scales<1> scales(const Rows& rows) {
     Scales<1> out;
@@ -65,21 +72,21 @@ struct Block32 {
 };
 
 struct FormatQ4_0 : Block32<18, 8, false> {
+  static constexpr int kNibbleWords = 4;
   template <int quad>
-  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
-    const V::B bytes = V::load_4x16(p + 2, 18);
-    low = V::low_nibbles(bytes);
-    high = V::high_nibbles(bytes);
+  ORRERY_INLINE V::B bytes(const std::uint8_t* p) {
+    return V::load_4x16(p + 2, 18);
   }
+  ORRERY_INLINE V::B code(V::B nibbles) { return nibbles; }
 };
 
 struct FormatQ4_1 : Block32<20, 0, true> {
+  static constexpr int kNibbleWords = 4;
   template <int quad>
-  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
-    const V::B bytes = V::load_4x16(p + 4, 20);
-    low = V::low_nibbles(bytes);
-    high = V::high_nibbles(bytes);
+  ORRERY_INLINE V::B bytes(const std::uint8_t* p) {
+    return V::load_4x16(p + 4, 20);
   }
+  ORRERY_INLINE V::B code(V::B nibbles) { return nibbles; }
 };
 
 struct FormatQ5_0 : Block32<22, 16, false> {
@@ -101,7 +108,11 @@ struct FormatQ5_1 : Block32<24, 0, true> {
 };
 
 struct FormatQ8_0 : Block32<34, 0, false> {
-  static constexpr bool kSigned = true;
+  static constexpr bool kSigned = true, kTwoGroups = true;
+  template <int half>
+  ORRERY_INLINE V::B two_groups(const std::uint8_t* p) {
+    return V::signed_codes(V::load_2x32(p + 2 + 68 * half, 34));
+  }
   template <int quad>
   ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
     low = V::signed_codes(V::load_4x16(p + 2, 34));
@@ -126,16 +137,17 @@ alignas(16) constexpr std::uint8_t kE2m1[16] = {
 
 struct FormatIq4Nl : Block32<18, 0, false> {
   static constexpr bool kSigned = true;
+  static constexpr int kNibbleWords = 4;
   template <int quad>
-  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
-    const V::B bytes = V::load_4x16(p + 2, 18);
-    low = V::lookup(V::load_q(kNonLinear), V::low_nibbles(bytes));
-    high = V::lookup(V::load_q(kNonLinear), V::high_nibbles(bytes));
+  ORRERY_INLINE V::B bytes(const std::uint8_t* p) {
+    return V::load_4x16(p + 2, 18);
   }
+  ORRERY_INLINE V::B code(V::B nibbles) { return V::lookup(V::load_q(kNonLinear), nibbles); }
 };
 
 struct FormatMxfp4 : Block32<17, 0, false> {
   static constexpr bool kSigned = true;
+  static constexpr int kNibbleWords = 4;
 
   // 2^(e - 128), because the table is doubled; e = 0 and 1 are subnormal.
   ORRERY_INLINE Scales<1> scales(const Rows& rows) {
@@ -145,17 +157,17 @@ struct FormatMxfp4 : Block32<17, 0, false> {
     return {{V::as_float(V::select_lt_i(e, V::splat_i(2), small, normal))}, {V::zero()}};
   }
   template <int quad>
-  ORRERY_INLINE void codes(const std::uint8_t* p, V::B& low, V::B& high) {
-    const V::B bytes = V::load_4x16(p + 1, 17);
-    low = V::lookup(V::load_q(kE2m1), V::low_nibbles(bytes));
-    high = V::lookup(V::load_q(kE2m1), V::high_nibbles(bytes));
+  ORRERY_INLINE V::B bytes(const std::uint8_t* p) {
+    return V::load_4x16(p + 1, 17);
   }
+  ORRERY_INLINE V::B code(V::B nibbles) { return V::lookup(V::load_q(kE2m1), nibbles); }
 };
 
 // 64 values with a scale every 16: a block is one quad.
 struct FormatNvfp4 {
   static constexpr int kGroup = 16, kQuads = 1, kStepBytes = 36, kZero = 0, kBlockBytes = 0;
-  static constexpr bool kSigned = true, kMin = false;
+  static constexpr int kNibbleWords = 0;
+  static constexpr bool kSigned = true, kMin = false, kTwoGroups = false;
 
   // Unsigned e4m3 with bias 7, halved because the table is doubled; 0x7F means 0.
   ORRERY_INLINE Scales<1> scales(const Rows& rows) {
@@ -174,6 +186,22 @@ struct FormatNvfp4 {
     low = V::lookup(V::load_q(kE2m1), V::nibble_halves(V::load_4x8_twice(p + 4)));
   }
 };
+
+// codes() of any format.
+template <class Format, int quad>
+ORRERY_INLINE void codes_of(const std::uint8_t* p, V::B& low, V::B& high) {
+  if constexpr (Format::kNibbleWords == 0) {
+    Format::template codes<quad>(p, low, high);
+  } else {
+    const V::B bytes = Format::template bytes<quad>(p);
+    if constexpr (Format::kNibbleWords == 4) {
+      low = V::low_nibbles(bytes), high = V::high_nibbles(bytes);
+    } else {
+      V::split_nibbles_k(bytes, low, high);
+    }
+    low = Format::code(low), high = Format::code(high);
+  }
+}
 
 }  // namespace
 }  // namespace orrery::kernels

@@ -1,4 +1,4 @@
-// Panels that lie ready in a weight (tensor/packed.hpp), for multiply_panel of row_panel.hpp.
+// Panels that lie ready in a weight (tensor/packed.hpp), for multiply_panels of row_panel.hpp.
 #pragma once
 
 #include "kernels/body/blocks_32.hpp"
@@ -16,6 +16,7 @@ struct PackedPanel {
 
   const std::uint8_t* partial[4];  // the records of each partial sum
 
+  PackedPanel() = default;
   [[gnu::always_inline]] PackedPanel(const std::uint8_t* slab, int groups) {
     for (int p = 0; p < 4; ++p) {
       partial[p] = slab;

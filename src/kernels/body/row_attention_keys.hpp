@@ -21,7 +21,7 @@ template <int kHeads>
 struct QuantizedQueries {
   static constexpr std::size_t kStride = q8_layout(kMaxQuantizedDim).stride;
   alignas(64) std::uint8_t rows[kHeads * kStride];
-  PanelInput<32, false> input;
+  std::uint8_t input[kHeads * kMaxQuantizedDim / 32 * TileInput<32, false>::kRowBytes];
 
   void load(const AttentionPart& a, int head, int zero) {
     const float* q = a.q + static_cast<std::size_t>(head) * a.q_stride;
@@ -30,7 +30,7 @@ struct QuantizedQueries {
     }
     MatmulRows product = {};
     product.x = rows, product.x_stride = kStride, product.k = a.k_dim;
-    input.load(product, 0, kHeads, 0, a.k_dim / 32, zero);
+    TileInput<32, false>::load(product, 0, kHeads, 0, a.k_dim / 32, zero, input);
   }
 };
 
@@ -47,13 +47,15 @@ template <class Format, DType type, int kHeads>
     values_ahead(a, t).fetch(t % kPageTokens, kPackedRows);
     const std::byte* keys = page_of(a, t) + t % kPageTokens / kPackedRows * panel_bytes;
     const CachedPanel<Format, type> panel(reinterpret_cast<const std::uint8_t*>(keys), groups);
-    V::F sums[4][kHeads];
+    V::F sums[4][1][kHeads];
+    const std::uint8_t* x = queries.input;
     for (int p = 0; p < 4; ++p) {
-      for (int h = 0; h < kHeads; ++h) sums[p][h] = V::zero();
-      add_partial<kHeads>(panel, queries.input, 0, p, groups, sums[p]);
+      for (int h = 0; h < kHeads; ++h) sums[p][0][h] = V::zero();
+      add_partial<kHeads, 1>(&panel, x, p, groups, sums[p]);
     }
     for (int h = 0; h < kHeads; ++h) {
-      const V::F even = V::add(sums[0][h], sums[2][h]), odd = V::add(sums[1][h], sums[3][h]);
+      const V::F even = V::add(sums[0][0][h], sums[2][0][h]);
+      const V::F odd = V::add(sums[1][0][h], sums[3][0][h]);
       V::store(scores + h * kScoreStride + (t - a.begin), V::add(even, odd));
     }
   }

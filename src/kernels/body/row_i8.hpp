@@ -36,7 +36,7 @@ template <class Format, int kTile, int quad>
     V::I dots[kTile][2];
     for (int r = 0; r < 2; ++r) {
       V::B w_low, w_high;
-      Format::template codes<quad>(rows.at[2 * pair + r], w_low, w_high);
+      codes_of<Format, quad>(rows.at[2 * pair + r], w_low, w_high);
       for (int t = 0; t < kTile; ++t) {
         if constexpr (Format::kSigned) {
           dots[t][r] = V::dot_signed(V::zero_dots(), w_low, low[t]);

@@ -1,22 +1,40 @@
 // Class i8 for many activation rows: sixteen weight rows are unpacked once into a panel of bytes,
 // which all activation rows then pass over, with a lane for each weight row; or the weight lies in
 // such panels already (tensor/packed.hpp). The sums and their order are those of row_i8.hpp.
+//
+// With 32 registers two panels go together: an activation is loaded for both, and twice as many
+// sums hide how long a dot takes. What is unpacked next is fetched while panels are multiplied,
+// because the unpacking alone asks for lines faster than memory gives them.
 #pragma once
 
 #include "kernels/body/blocks_256.hpp"
 #include "kernels/body/packed_panel.hpp"
-#include "kernels/body/row_prefetch.hpp"
 #include "kernels/row_kernels.hpp"
 
 namespace orrery::kernels {
 namespace {
 
-// Activation rows that go together: they share the unpacking.
-constexpr int kMaxActivations = 32;
-// Panels that share what is prepared of the activations.
-constexpr int kMaxPanels = 8;
-constexpr int kSlab = 1024;  // weights along k that are unpacked at once: 16 KiB of codes a panel
+// Weights along k that are unpacked at once: 16 KiB of codes a panel.
+constexpr int kSlab = 1024;
 static_assert(kSlab == 32 * kPackedSlab);
+// Activation rows that go together: they share the unpacking.
+constexpr int kMaxActivations = 64;
+// Partial sums that are kept: activation rows times panels.
+constexpr int kMaxSums = 512;
+// Bytes of activations that are prepared at once; the part of k that fits is a section.
+constexpr int kInputBytes = 163840;
+
+// What is fetched while panels are multiplied, so much with each group of each panel.
+struct PanelFetch {
+  const std::uint8_t* at = nullptr;
+  int lines = 0;
+
+  [[gnu::always_inline]] void run(int g) const {
+    const std::uint8_t* line = at + g * lines * kLine;
+    for (int i = 0; i < lines; ++i) __builtin_prefetch(line + i * kLine, 0, 2);
+  }
+  static constexpr int kLine = 64;
+};
 
 // Sixteen weight rows along a slab of k, unpacked.
 template <int kWeights, bool kHasMin, bool kForSigned>
@@ -31,7 +49,9 @@ struct Panel {
   alignas(64) float d[kGroups][16];
   alignas(64) float m[kMin ? kGroups : 1][16];
 
-  [[gnu::always_inline]] void fetch(int) const {}
+  PanelFetch ahead;
+
+  [[gnu::always_inline]] void fetch(int g) const { ahead.run(g); }
   template <int i>
   [[gnu::always_inline]] V::B word(int g) const {
     return V::load_b(codes[g][i]);
@@ -39,137 +59,224 @@ struct Panel {
   [[gnu::always_inline]] V::F scale(int g) const { return V::load(d[g]); }
   [[gnu::always_inline]] V::F minimum(int g) const { return V::load(m[g]); }
 
-  // A quad of four rows to groups from `group` on, rows 4 set .. 4 set + 3 of the panel.
-  template <class Format, int quad>
-  [[gnu::always_inline]] void unpack_quad(const Rows& rows, const Scales<Format::kQuads>& s,
-                                          int group, int set) {
-    V::B low[4], high[4];
-    for (int r = 0; r < 4; ++r) Format::template codes<quad>(rows.at[r], low[r], high[r]);
-    std::uint8_t* to = codes[group][0] + 16 * set;
-    V::transpose_words(low[0], low[1], low[2], low[3]);
-    for (int i = 0; i < 4; ++i) V::store_groups(to + 64 * i, sizeof(codes[0]), low[i]);
-    if constexpr (kGroup == 32) {
-      V::transpose_words(high[0], high[1], high[2], high[3]);
-      for (int i = 0; i < 4; ++i) V::store_groups(to + 64 * (4 + i), sizeof(codes[0]), high[i]);
+  // A step of the sixteen rows to groups from `group` on; `sets`: four rows each.
+  template <class Format>
+  [[gnu::always_inline]] void unpack_step(const Rows (&sets)[4], int group) {
+    unpack_scales<Format>(sets, group);
+    unpack_quad<Format, 0>(sets, group);
+    if constexpr (Format::kQuads > 1) unpack_quad<Format, 1>(sets, group + 4);
+    if constexpr (Format::kQuads > 2) {
+      unpack_quad<Format, 2>(sets, group + 8);
+      unpack_quad<Format, 3>(sets, group + 12);
     }
-    V::store_groups(d[group] + 4 * set, sizeof(d[0]), V::as_bytes(s.d[quad]));
-    if constexpr (kMin) V::store_groups(m[group] + 4 * set, sizeof(m[0]), V::as_bytes(s.m[quad]));
+  }
+
+ private:
+  template <class Format>
+  [[gnu::always_inline]] void unpack_scales(const Rows (&sets)[4], int group) {
+    Scales<Format::kQuads> s[4];
+    for (int set = 0; set < 4; ++set) s[set] = Format::scales(sets[set]);
+    for (int quad = 0; quad < Format::kQuads; ++quad, group += 4) {
+      store_scales(d[group], s[0].d[quad], s[1].d[quad], s[2].d[quad], s[3].d[quad]);
+      if constexpr (kMin) {
+        store_scales(m[group], s[0].m[quad], s[1].m[quad], s[2].m[quad], s[3].m[quad]);
+      }
+    }
+  }
+  [[gnu::always_inline]] static void store_scales(float* to, V::F s0, V::F s1, V::F s2, V::F s3) {
+    V::B of[4] = {V::as_bytes(s0), V::as_bytes(s1), V::as_bytes(s2), V::as_bytes(s3)};
+    V::transpose_groups(of[0], of[1], of[2], of[3]);
+    for (int g = 0; g < 4; ++g) V::store_b(to + 16 * g, of[g]);
+  }
+
+  // Words 4 g + i of sixteen rows: bytes of row r -> lane r of word (g, i).
+  struct Words {
+    V::B of[4][4];  // [set][row], then [g][i]
+
+    [[gnu::always_inline]] void transpose() {
+      for (V::B(&set)[4] : of) V::transpose_words(set[0], set[1], set[2], set[3]);
+      for (int i = 0; i < 4; ++i) V::transpose_groups(of[0][i], of[1][i], of[2][i], of[3][i]);
+    }
+    [[gnu::always_inline]] V::B& row(int r) { return of[r / 4][r % 4]; }
+    [[gnu::always_inline]] V::B word(int g, int i) const { return of[g][i]; }
+  };
+
+  template <class Format, int quad>
+  [[gnu::always_inline]] void unpack_quad(const Rows (&sets)[4], int group) {
+    if constexpr (Format::kNibbleWords != 0) {
+      Words bytes;
+      for (int r = 0; r < 16; ++r)
+        bytes.row(r) = Format::template bytes<quad>(sets[r / 4].at[r % 4]);
+      bytes.transpose();
+      for (int g = 0; g < 4; ++g)
+        for (int i = 0; i < 4; ++i) store_nibbles<Format>(group, g, i, bytes.word(g, i));
+    } else if constexpr (Format::kTwoGroups) {
+      unpack_two_groups<Format, 0>(sets, group);
+      unpack_two_groups<Format, 1>(sets, group + 2);
+    } else {
+      Words low, high;
+      for (int r = 0; r < 16; ++r)
+        Format::template codes<quad>(sets[r / 4].at[r % 4], low.row(r), high.row(r));
+      low.transpose();
+      for (int g = 0; g < 4; ++g)
+        for (int i = 0; i < 4; ++i) V::store_b(codes[group + g][i], low.word(g, i));
+      if constexpr (kGroup == 32) {
+        high.transpose();
+        for (int g = 0; g < 4; ++g)
+          for (int i = 0; i < 4; ++i) V::store_b(codes[group + g][4 + i], high.word(g, i));
+      }
+    }
+  }
+
+  template <class Format, int half>
+  [[gnu::always_inline]] void unpack_two_groups(const Rows (&sets)[4], int group) {
+    Words bytes;
+    for (int r = 0; r < 16; ++r)
+      bytes.row(r) = Format::template two_groups<half>(sets[r / 4].at[r % 4]);
+    bytes.transpose();
+    for (int g = 0; g < 4; ++g)
+      for (int i = 0; i < 4; ++i)
+        V::store_b(codes[group + g / 2][4 * (g % 2) + i], bytes.word(g, i));
   }
 
   template <class Format>
-  [[gnu::always_inline]] void unpack_step(const Rows& rows, int group, int set) {
-    const Scales<Format::kQuads> s = Format::scales(rows);
-    unpack_quad<Format, 0>(rows, s, group, set);
-    if constexpr (Format::kQuads > 1) unpack_quad<Format, 1>(rows, s, group + 4, set);
-    if constexpr (Format::kQuads > 2) {
-      unpack_quad<Format, 2>(rows, s, group + 8, set);
-      unpack_quad<Format, 3>(rows, s, group + 12, set);
+  [[gnu::always_inline]] void store_nibbles(int group, int g, int i, V::B bytes) {
+    const V::B low = Format::code(V::low_nibbles(bytes));
+    const V::B high = Format::code(V::high_nibbles(bytes));
+    if constexpr (Format::kNibbleWords == 4) {
+      V::store_b(codes[group + g][i], low);
+      V::store_b(codes[group + g][4 + i], high);
+    } else {
+      V::store_b(codes[group + g / 2 * 2][4 * (g % 2) + i], low);
+      V::store_b(codes[group + g / 2 * 2 + 1][4 * (g % 2) + i], high);
     }
   }
 };
 
-// What a group of the activations brings besides its codes.
-struct PanelTerms {
-  std::int32_t start[kMaxActivations];  // of a sum: what the zero point takes off
-  float d[kMaxActivations];
-  float c[kMaxActivations];  // d sum(q), where the type has a minimum
-};
-
-// Activation rows along the same slab.
+// A tile of activation rows along a slab, as multiply_panels reads them: records by partial sum, of
+//   q[rows][kGroup] | f32 d[rows] | what its sum(q) gives, 4 bytes [rows]:
+// d sum(q) as f32 where the type has a minimum, else -zero sum(q) as i32, where a dot starts.
 template <int kGroup, bool kMin>
-struct PanelInput {
-  const std::uint8_t* rows = nullptr;  // Q8Layout rows
-  std::size_t stride = 0;
-  std::size_t q_offset = 0;  // of the slab inside a row
-  PanelTerms terms[kSlab / kGroup];
+struct TileInput {
+  static constexpr int kRowBytes = kGroup + 8;  // of a row in a record
 
-  void load(const MatmulRows& a, int first, int count, int k, int groups, int zero) {
+  // Rows [first, first + rows), `groups` of them from k on.
+  static void load(const MatmulRows& a, int first, int rows, int k, int groups, int zero,
+                   std::uint8_t* to) {
     const Q8Layout layout = q8_layout(static_cast<std::size_t>(a.k));
-    rows = static_cast<const std::uint8_t*>(a.x) + static_cast<std::size_t>(first) * a.x_stride;
-    stride = a.x_stride;
-    q_offset = static_cast<std::size_t>(k);
-    for (int t = 0; t < count; ++t) {
-      const std::uint8_t* row = rows + static_cast<std::size_t>(t) * stride;
+    const int record = rows * kRowBytes;
+    for (int t = 0; t < rows; ++t) {
+      const auto* row =
+          static_cast<const std::uint8_t*>(a.x) + static_cast<std::size_t>(first + t) * a.x_stride;
+      const std::uint8_t* q = row + k;
       const auto* d = reinterpret_cast<const float*>(row + layout.d_offset) + k / 32;
       const auto* sums = reinterpret_cast<const std::int16_t*>(row + layout.sums_offset) + k / 16;
+      float terms[kMostGroups];
       for (int g = 0; g < groups; ++g) {
         const std::int32_t sum = kGroup == 32 ? sums[2 * g] + sums[2 * g + 1] : sums[g];
-        PanelTerms& to = terms[g];
-        to.start[t] = -zero * sum;
-        to.d[t] = d[g * kGroup / 32];
-        if constexpr (kMin) to.c[t] = to.d[t] * static_cast<float>(sum);
+        terms[g] = kMin ? d[g * kGroup / 32] * static_cast<float>(sum)
+                        : bits_float(static_cast<std::uint32_t>(-zero * sum));
+      }
+      std::uint8_t* at = to + t * kGroup;
+      std::uint8_t* at_d = to + rows * kGroup + 4 * t;
+      for (int p = 0; p < 4; ++p) {
+        for (int g = p; g < groups; g += 4, at += record, at_d += record) {
+          __builtin_memcpy(at, q + g * kGroup, kGroup);
+          __builtin_memcpy(at_d, d + g * kGroup / 32, 4);
+          __builtin_memcpy(at_d + 4 * rows, terms + g, 4);
+        }
       }
     }
   }
+
+ private:
+  static constexpr int kMostGroups = kSlab / kGroup;
 };
 
-// acc + two words of the weights times two of an activation row. Vocabulary: V, named so that it
-// may lack dot_word().
-template <class P, class Vocabulary = V>
-[[gnu::always_inline]] inline V::I dot_words(V::I acc, V::B low, const std::uint8_t* x_low,
-                                             V::B high, const std::uint8_t* x_high) {
-  if constexpr (requires { Vocabulary::dot_word(acc, low, x_low); }) {
-    return Vocabulary::dot_word(Vocabulary::dot_word(acc, low, x_low), high, x_high);
-  } else if constexpr (P::kSigned) {
-    acc = V::dot_signed(acc, low, V::repeat_word(x_low));
-    return V::dot_signed(acc, high, V::repeat_word(x_high));
-  } else {
-    return V::dot_pair(acc, low, V::repeat_word(x_low), high, V::repeat_word(x_high));
-  }
-}
-
-// Words i and i + kWords / 2 of a group times those of kTile activation rows, for all i from `i`
-// on.
-template <int i, int kTile, class P>
-[[gnu::always_inline]] inline void dot_group(const P& w, int g, const std::uint8_t* const* q,
-                                             V::I* dots) {
+// Words i and i + kWords / 2 of a group of each panel times those of kTile activation rows, for all
+// i from `i` on. Vocabulary: V, named so that it may lack dot_word().
+template <int i, int kTile, int kPanels, class P, class Vocabulary = V>
+[[gnu::always_inline]] inline void dot_group(const P* w, int g, const std::uint8_t* x,
+                                             V::I (*dots)[kTile]) {
   constexpr int kHalf = P::kWords / 2;
   if constexpr (i < kHalf) {
-    const V::B low = w.template word<i>(g), high = w.template word<i + kHalf>(g);
-    for (int t = 0; t < kTile; ++t) {
-      dots[t] = dot_words<P>(dots[t], low, q[t] + 4 * i, high, q[t] + 4 * (i + kHalf));
+    V::B low[kPanels], high[kPanels];
+    for (int p = 0; p < kPanels; ++p) {
+      low[p] = w[p].template word<i>(g), high[p] = w[p].template word<i + kHalf>(g);
     }
-    dot_group<i + 1, kTile>(w, g, q, dots);
-  }
-}
-
-// Partial sum p of kTile activation rows from `first` on, over groups [0, groups) of a panel P.
-template <int kTile, class P>
-[[gnu::always_inline]] inline void add_partial(const P& w, const PanelInput<P::kGroup, P::kMin>& x,
-                                               int first, int p, int groups, V::F* acc) {
-  // A pointer each: only an address without an index is one operation with the dot.
-  const std::uint8_t* q[kTile];
-  for (int t = 0; t < kTile; ++t) {
-    q[t] = x.rows + static_cast<std::size_t>(first + t) * x.stride + x.q_offset +
-           static_cast<std::size_t>(p * P::kGroup);
-  }
-  for (int g = p; g < groups; g += 4) {
-    w.fetch(g);
-    const PanelTerms& terms = x.terms[g];
-    V::I dots[kTile];
-    for (int t = 0; t < kTile; ++t) dots[t] = V::splat_i(terms.start[first + t]);
-    dot_group<0, kTile>(w, g, q, dots);
-    const V::F scale = w.scale(g);
     for (int t = 0; t < kTile; ++t) {
-      const V::F s = V::mul(scale, V::splat(terms.d[first + t]));
-      acc[t] = V::fma(V::to_float(dots[t]), s, acc[t]);
-      if constexpr (P::kMin) {
-        acc[t] = V::fma(w.minimum(g), V::splat(terms.c[first + t]), acc[t]);
+      const std::uint8_t* x_low = x + t * P::kGroup + 4 * i;
+      const std::uint8_t* x_high = x_low + 4 * kHalf;
+      if constexpr (kPanels == 1 && requires(V::I d) { Vocabulary::dot_word(d, low[0], x_low); }) {
+        dots[0][t] = Vocabulary::dot_word(dots[0][t], low[0], x_low);
+        dots[0][t] = Vocabulary::dot_word(dots[0][t], high[0], x_high);
+      } else {
+        const V::B a_low = V::repeat_word(x_low), a_high = V::repeat_word(x_high);
+        for (int p = 0; p < kPanels; ++p) {
+          if constexpr (P::kSigned) {
+            dots[p][t] = V::dot_signed(dots[p][t], low[p], a_low);
+            dots[p][t] = V::dot_signed(dots[p][t], high[p], a_high);
+          } else {
+            dots[p][t] = V::dot_pair(dots[p][t], low[p], a_low, high[p], a_high);
+          }
+        }
       }
-      q[t] += 4 * P::kGroup;
     }
+    dot_group<i + 1, kTile, kPanels>(w, g, x, dots);
   }
 }
 
-// All four of them; `sums` are those of the activation rows.
-template <int kTile, class P>
-[[gnu::noinline]] void multiply_panel(const P& w, const PanelInput<P::kGroup, P::kMin>& x,
-                                      int first, int groups, float (*sums)[4][16]) {
+// Partial sum p of kTile activation rows, over groups [0, groups) of kPanels panels; x: the first
+// record of the partial sum, afterwards that of the next.
+template <int kTile, int kPanels, class P>
+[[gnu::always_inline]] inline void add_partial(const P* w, const std::uint8_t*& x, int p,
+                                               int groups, V::F (*acc)[kTile]) {
+  for (int g = p; g < groups; g += 4) {
+    const std::uint8_t* scales = x + kTile * P::kGroup;
+    const std::uint8_t* terms = scales + 4 * kTile;
+    V::I dots[kPanels][kTile];
+    V::F d[kPanels], m[kPanels];
+    for (int i = 0; i < kPanels; ++i) {
+      w[i].fetch(g);
+      for (int t = 0; t < kTile; ++t) {
+        dots[i][t] = P::kMin ? V::zero_dots()
+                             : V::splat_i(static_cast<std::int32_t>(load_u32(terms + 4 * t)));
+      }
+    }
+    dot_group<0, kTile, kPanels>(w, g, x, dots);
+    for (int i = 0; i < kPanels; ++i) {
+      d[i] = w[i].scale(g);
+      if constexpr (P::kMin) m[i] = w[i].minimum(g);
+    }
+    for (int t = 0; t < kTile; ++t) {
+      const V::F d_x = V::splat(bits_float(load_u32(scales + 4 * t)));
+      for (int i = 0; i < kPanels; ++i) {
+        acc[i][t] = V::fma(V::to_float(dots[i][t]), V::mul(d[i], d_x), acc[i][t]);
+        if constexpr (P::kMin) {
+          const V::F c = V::splat(bits_float(load_u32(terms + 4 * t)));
+          acc[i][t] = V::fma(m[i], c, acc[i][t]);
+        }
+      }
+    }
+    x += kTile * TileInput<P::kGroup, P::kMin>::kRowBytes;
+  }
+}
+
+// Partial sums of an activation row, a lane for each weight row of a panel.
+using PanelSums = float[4][16];
+
+// All four of kTile activation rows and kPanels panels; `sums` are those of the activation rows and
+// the first panel, `stride` further those of the next.
+template <int kTile, int kPanels, class P>
+[[gnu::noinline]] void multiply_panels(const P* w, const std::uint8_t* x, int groups,
+                                       PanelSums* sums, int stride) {
   for (int p = 0; p < 4; ++p) {
-    V::F acc[kTile];
-    for (int t = 0; t < kTile; ++t) acc[t] = V::load(sums[t][p]);
-    add_partial<kTile>(w, x, first, p, groups, acc);
-    for (int t = 0; t < kTile; ++t) V::store(sums[t][p], acc[t]);
+    V::F acc[kPanels][kTile];
+    for (int i = 0; i < kPanels; ++i)
+      for (int t = 0; t < kTile; ++t) acc[i][t] = V::load(sums[i * stride + t][p]);
+    add_partial<kTile, kPanels>(w, x, p, groups, acc);
+    for (int i = 0; i < kPanels; ++i)
+      for (int t = 0; t < kTile; ++t) V::store(sums[i * stride + t][p], acc[i][t]);
   }
 }
 
@@ -179,108 +286,182 @@ class UnpackedPanels {
  public:
   using Format = F;
   using PanelType = Panel<Format::kGroup, Format::kMin, Format::kSigned>;
+  static constexpr int kAtOnce = V::kPanelPair ? 2 : 1;
+  static constexpr int kTile = V::kPanelPair ? V::kPanelPair : V::kPanelTile;
 
-  // Weights [k, k + weights) of the sixteen rows from `row` on; those from n on repeat the last.
-  const PanelType& at(const MatmulRows& a, int row, int k, int weights) {
-    const auto* base =
-        static_cast<const std::uint8_t*>(a.w) + static_cast<std::size_t>(row) * a.w_stride;
-    const std::size_t first_step = static_cast<std::size_t>(k / kStepWeights) * Format::kStepBytes;
-    GroupPrefetch<16> ahead(base, a.w_stride, first_step);
-    for (int w = 0; w < weights; w += kStepWeights) {
-      const bool cut = weights - w < kStepWeights;
-      ahead.fetch(cut ? (weights - w) / Format::kGroup * Format::kBlockBytes : Format::kStepBytes);
-      for (int set = 0; set < 4; ++set) {
-        Rows rows;
-        for (int r = 0; r < 4; ++r) {
-          const int at = row + 4 * set + r < a.n ? 4 * set + r : a.n - 1 - row;
-          rows.at[r] = base + static_cast<std::size_t>(at) * a.w_stride + first_step +
-                       static_cast<std::size_t>(w / kStepWeights) * Format::kStepBytes;
-        }
-        CutStep<Format> step;
-        if (cut) rows = step.copy(rows, (weights - w) / Format::kGroup);
-        panel_.template unpack_step<Format>(rows, w / Format::kGroup, set);
-      }
+  // Weights [k, k + weights) of the rows from `row` on; those from n on repeat the last.
+  const PanelType* at(const MatmulRows& a, int row, int k, int weights) {
+    for (int i = 0; i < kAtOnce; ++i) unpack(a, row + 16 * i, k, weights, panels_[i]);
+    lines_ = 0;
+    if (kGroupRows * a.w_stride > kLargestGroup) return panels_;
+    // The rows behind these, in the order of memory.
+    const std::size_t bytes = static_cast<std::size_t>(weights) * a.w_stride / a.k;
+    const std::size_t taken = static_cast<std::size_t>(k) * a.w_stride / a.k;
+    next_ = static_cast<const std::uint8_t*>(a.w) +
+            static_cast<std::size_t>(row + kGroupRows) * a.w_stride + kGroupRows * taken;
+    lines_ = static_cast<int>(kGroupRows * bytes / PanelFetch::kLine) + 1;
+    return panels_;
+  }
+
+  // Before each of `tiles` tiles over what at() gave: it will fetch its part of the rows behind.
+  void fetch_with_tile(int tile, int tiles, int groups) {
+    const int runs = tiles * kAtOnce * groups;
+    const int lines = (lines_ + runs - 1) / runs;
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int first = (tile * kAtOnce + i) * groups * lines;
+      panels_[i].ahead = {next_ + first * PanelFetch::kLine, first < lines_ ? lines : 0};
     }
-    return panel_;
   }
 
  private:
   static constexpr int kStepWeights = Format::kQuads * 4 * Format::kGroup;
-  PanelType panel_;
-};
+  static constexpr int kGroupRows = 16 * kAtOnce;
+  static constexpr std::size_t kLargestGroup = 262144;  // is held in L2
+  PanelType panels_[kAtOnce];
+  const std::uint8_t* next_ = nullptr;
+  int lines_ = 0;  // to fetch from there on; none where rows are too long
 
-// Panels of a weight in packed layout, where they lie.
-template <class F, DType type>
-struct PackedPanels {
-  using Format = F;
-  using PanelType = PackedPanel<F, type>;
-
-  PanelType at(const MatmulRows& a, int row, int k, int weights) const {
-    const auto* panel =
-        static_cast<const std::uint8_t*>(a.w) + static_cast<std::size_t>(row) * a.w_stride;
-    return {panel + static_cast<std::size_t>(k / 32) * PanelType::kRecord.bytes, weights / 32};
+  static void unpack(const MatmulRows& a, int row, int k, int weights, PanelType& panel) {
+    const auto* base = static_cast<const std::uint8_t*>(a.w) +
+                       static_cast<std::size_t>(k / kStepWeights) * Format::kStepBytes;
+    Rows sets[4];
+    for (int r = 0; r < 16; ++r) {
+      const int at = row + r < a.n ? row + r : a.n - 1;
+      sets[r / 4].at[r % 4] = base + static_cast<std::size_t>(at) * a.w_stride;
+    }
+    int w = 0;
+    for (; w + kStepWeights <= weights; w += kStepWeights) {
+      panel.template unpack_step<Format>(sets, w / Format::kGroup);
+      for (Rows& set : sets)
+        for (const std::uint8_t*& at : set.at) at += Format::kStepBytes;
+    }
+    if constexpr (Format::kBlockBytes != 0) {
+      const int blocks = (weights - w) / Format::kGroup;
+      if (blocks == 0) return;
+      CutStep<Format> steps[4];
+      const int behind = a.n - row - 16;  // rows
+      if (behind <= 0 || static_cast<std::size_t>(behind) * a.w_stride < Format::kStepBytes) {
+        for (int set = 0; set < 4; ++set) sets[set] = steps[set].copy(sets[set], blocks);
+      }
+      panel.template unpack_step<Format>(sets, w / Format::kGroup);
+    }
   }
 };
 
-// Activation rows [first, first + count) times weight rows, up to kMaxPanels panels at a time.
+// Panels of a weight in packed layout, where they lie: one at a time, which is one stream.
+template <class F, DType type>
+class PackedPanels {
+ public:
+  using Format = F;
+  using PanelType = PackedPanel<F, type>;
+  static constexpr int kAtOnce = 1, kTile = V::kPanelTile;
+
+  const PanelType* at(const MatmulRows& a, int row, int k, int weights) {
+    const auto* panel =
+        static_cast<const std::uint8_t*>(a.w) + static_cast<std::size_t>(row) * a.w_stride;
+    panel_ = {panel + static_cast<std::size_t>(k / 32) * PanelType::kRecord.bytes, weights / 32};
+    return &panel_;
+  }
+  void fetch_with_tile(int, int, int) {}
+
+ private:
+  PanelType panel_;
+};
+
+// Activation rows [first, first + count) times all weight rows.
 template <class Panels>
 class PanelProduct {
  public:
-  PanelProduct(const MatmulRows& a, int first, int count) : a_(a), first_(first), count_(count) {}
+  PanelProduct(const MatmulRows& a, int first, int count) : a_(a), first_(first), count_(count) {
+    const int slab_bytes = count * (kSlab / Format::kGroup) * Input::kRowBytes;
+    section_ = kInputBytes / slab_bytes * kSlab;
+    panels_at_once_ = kMaxSums / count / kAtOnce * kAtOnce;
+  }
 
-  // Weight rows [begin, end).
-  void run(int begin, int end) {
-    const int panels = (end - begin + 15) / 16;
-    clear(panels);
-    for (int k = 0; k < a_.k; k += kSlab) {
-      const int weights = a_.k - k < kSlab ? a_.k - k : kSlab;
-      const int groups = weights / Format::kGroup;
-      input_.load(a_, first_, count_, k, groups, kZero);
-      for (int p = 0; p < panels; ++p) {
-        multiply(panels_.at(a_, begin + 16 * p, k, weights), groups, partial_[p]);
+  void run() {
+    const int rows = 16 * panels_at_once_;
+    for (int begin = 0; begin < a_.n; begin += rows) {
+      const int end = a_.n - begin < rows ? a_.n : begin + rows;
+      for (int k = 0; k < a_.k; k += section_) {
+        const int k_end = a_.k - k < section_ ? a_.k : k + section_;
+        if (begin == 0 || section_ < a_.k) load(k, k_end);
+        multiply(begin, end, k, k_end);
       }
-    }
-    for (int p = 0; p < panels; ++p) {
-      const int row = begin + 16 * p;
-      store(row, end - row < 16 ? end - row : 16, partial_[p]);
     }
   }
 
  private:
   using Format = typename Panels::Format;
   using Panel = typename Panels::PanelType;
-  using Input = PanelInput<Format::kGroup, Format::kMin>;
-  using Sums = float[4][16];  // partial sums of an activation row, a lane for each weight row
-  using Multiply = void (*)(const Panel&, const Input&, int first, int groups, Sums* sums);
-  static constexpr int kMaxTile = V::kPanelTile;
-  static constexpr int tile(int rows) { return rows < kMaxTile ? rows : kMaxTile; }
-  static constexpr Multiply kMultiply[8] = {
-      multiply_panel<tile(1), Panel>, multiply_panel<tile(2), Panel>,
-      multiply_panel<tile(3), Panel>, multiply_panel<tile(4), Panel>,
-      multiply_panel<tile(5), Panel>, multiply_panel<tile(6), Panel>,
-      multiply_panel<tile(7), Panel>, multiply_panel<tile(8), Panel>};
-  static_assert(kMaxTile <= 8);
+  using Input = TileInput<Format::kGroup, Format::kMin>;
+  using Multiply = void (*)(const Panel*, const std::uint8_t*, int groups, PanelSums* sums,
+                            int stride);
+  static constexpr int kAtOnce = Panels::kAtOnce, kTile = Panels::kTile;
+  static constexpr int tile(int rows) { return rows < kTile ? rows : kTile; }
+  template <int rows>
+  static constexpr Multiply kFor = multiply_panels<tile(rows), kAtOnce, Panel>;
+  static constexpr Multiply kMultiply[8] = {kFor<1>, kFor<2>, kFor<3>, kFor<4>,
+                                            kFor<5>, kFor<6>, kFor<7>, kFor<8>};
+  static_assert(kTile <= 8);
   static constexpr int kZero = Format::kZero + (Format::kSigned ? V::kSignedBias : 0);
+  static_assert(kMaxActivations * (kSlab / Format::kGroup) * Input::kRowBytes <= kInputBytes);
 
-  void clear(int panels) {
-    for (int p = 0; p < panels; ++p)
-      for (int t = 0; t < count_; ++t)
-        for (float* sum :
-             {partial_[p][t][0], partial_[p][t][1], partial_[p][t][2], partial_[p][t][3]})
-          V::store(sum, V::zero());
-  }
-
-  // In tiles of nearly the same size.
-  void multiply(const Panel& panel, int groups, Sums* sums) const {
-    int done = 0;
-    for (int tiles = (count_ + kMaxTile - 1) / kMaxTile; tiles > 0; --tiles) {
-      const int rows = (count_ - done + tiles - 1) / tiles;
-      kMultiply[rows - 1](panel, input_, done, groups, sums + done);
+  int tiles() const { return (count_ + kTile - 1) / kTile; }
+  // f(tile, its first row, its rows): tiles of nearly the same size.
+  template <class F>
+  [[gnu::always_inline]] void each_tile(F f) const {
+    for (int tile = 0, done = 0; tile < tiles(); ++tile) {
+      const int rows = (count_ - done + tiles() - tile - 1) / (tiles() - tile);
+      f(tile, done, rows);
       done += rows;
     }
   }
+  // f(first weight of a slab, its groups)
+  template <class F>
+  [[gnu::always_inline]] void each_slab(int k, int k_end, F f) const {
+    for (; k < k_end; k += kSlab) {
+      f(k, (k_end - k < kSlab ? k_end - k : kSlab) / Format::kGroup);
+    }
+  }
 
-  void store(int row, int rows, const Sums* sums) const {
+  // The activations of a section: slabs of tiles.
+  void load(int section, int k_end) {
+    std::uint8_t* to = input_;
+    each_slab(section, k_end, [&](int k, int groups) {
+      each_tile([&](int, int done, int rows) {
+        Input::load(a_, first_ + done, rows, k, groups, kZero, to);
+        to += rows * groups * Input::kRowBytes;
+      });
+    });
+  }
+
+  // Weight rows [begin, end) along a section.
+  void multiply(int begin, int end, int section, int k_end) {
+    PanelSums* sums = sums_;
+    for (int row = begin; row < end; row += 16 * kAtOnce, sums += kAtOnce * count_) {
+      if (section == 0) clear(sums);
+      const std::uint8_t* x = input_;
+      each_slab(section, k_end, [&](int k, int groups) {
+        const Panel* w = panels_.at(a_, row, k, groups * Format::kGroup);
+        each_tile([&](int tile, int done, int rows) {
+          panels_.fetch_with_tile(tile, tiles(), groups);
+          kMultiply[rows - 1](w, x, groups, sums + done, count_);
+          x += rows * groups * Input::kRowBytes;
+        });
+      });
+      if (k_end < a_.k) continue;
+      for (int i = 0; i < kAtOnce && row + 16 * i < end; ++i) {
+        store(row + 16 * i, sums + i * count_);
+      }
+    }
+  }
+
+  void clear(PanelSums* sums) const {
+    for (int i = 0; i < kAtOnce * count_; ++i)
+      for (float(&sum)[16] : sums[i]) V::store(sum, V::zero());
+  }
+  void store(int row, const PanelSums* sums) const {
+    const int rows = a_.n - row < 16 ? a_.n - row : 16;
     for (int t = 0; t < count_; ++t) {
       const V::F even = V::add(V::load(sums[t][0]), V::load(sums[t][2]));
       const V::F odd = V::add(V::load(sums[t][1]), V::load(sums[t][3]));
@@ -291,20 +472,18 @@ class PanelProduct {
 
   const MatmulRows& a_;
   int first_, count_;
+  int section_;         // weights along k whose activations are prepared at once
+  int panels_at_once_;  // whose sums are kept from section to section
   Panels panels_;
-  Input input_;
-  alignas(64) Sums partial_[kMaxPanels][kMaxActivations];
+  alignas(64) std::uint8_t input_[kInputBytes];
+  alignas(64) PanelSums sums_[kMaxSums];
 };
 
 template <class Panels>
-void multiply_panels(const MatmulRows& a) {
-  constexpr int kRows = 16 * kMaxPanels;
+void matmul_panels(const MatmulRows& a) {
   for (int first = 0; first < a.m; first += kMaxActivations) {
     const int count = a.m - first < kMaxActivations ? a.m - first : kMaxActivations;
-    PanelProduct<Panels> product(a, first, count);
-    for (int row = 0; row < a.n; row += kRows) {
-      product.run(row, a.n - row < kRows ? a.n : row + kRows);
-    }
+    PanelProduct<Panels>(a, first, count).run();
   }
 }
 

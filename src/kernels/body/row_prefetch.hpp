@@ -14,10 +14,8 @@ template <int kRows>
 struct GroupPrefetch {
   const std::uint8_t* next;  // group after the current one; null: rows too long to be held in L2
 
-  // `taken`: bytes of each row that were used before.
-  [[gnu::always_inline]] GroupPrefetch(const std::uint8_t* group, std::size_t stride,
-                                       std::size_t taken = 0)
-      : next(kRows * stride <= kLargestGroup ? group + kRows * (stride + taken) : nullptr) {}
+  [[gnu::always_inline]] GroupPrefetch(const std::uint8_t* group, std::size_t stride)
+      : next(kRows * stride <= kLargestGroup ? group + kRows * stride : nullptr) {}
 
   // Called once for every `bytes` that are taken from each of the rows.
   [[gnu::always_inline]] void fetch(int bytes) {

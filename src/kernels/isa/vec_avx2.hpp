@@ -22,6 +22,7 @@ struct V : VQuarter {
   static constexpr int kSums = 4;
   static constexpr int kPanelRows = 16;
   static constexpr int kPanelTile = 4;
+  static constexpr int kPanelPair = 0;
 
   // ---- floats ----
   ORRERY_INLINE F splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -213,6 +214,10 @@ struct V : VQuarter {
     const auto* q = static_cast<const __m256i*>(p);
     return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
   }
+  ORRERY_INLINE void store_b(void* p, B a) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), a.l);
+    _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, a.h);
+  }
   ORRERY_INLINE B load_4x16(const std::uint8_t* p, std::size_t stride) {
     return {join(load_q(p), load_q(p + stride)),
             join(load_q(p + 2 * stride), load_q(p + 3 * stride))};
@@ -225,6 +230,17 @@ struct V : VQuarter {
     transpose_words(a.l, b.l, c.l, d.l);
     transpose_words(a.h, b.h, c.h, d.h);
   }
+  ORRERY_INLINE void transpose_groups(B& a, B& b, B& c, B& d) {
+    const B in[4] = {a, b, c, d};
+    const auto join = [](__m256i x, __m256i y, __m256i& low, __m256i& high) {
+      low = _mm256_permute2x128_si256(x, y, 0x20);
+      high = _mm256_permute2x128_si256(x, y, 0x31);
+    };
+    join(in[0].l, in[1].l, a.l, b.l);
+    join(in[2].l, in[3].l, a.h, b.h);
+    join(in[0].h, in[1].h, c.l, d.l);
+    join(in[2].h, in[3].h, c.h, d.h);
+  }
   ORRERY_INLINE void store_groups(void* p, std::size_t stride, B a) {
     auto* to = static_cast<std::uint8_t*>(p);
     const auto put = [&](std::size_t group, __m128i v) {
@@ -236,6 +252,12 @@ struct V : VQuarter {
     put(3, _mm256_extracti128_si256(a.h, 1));
   }
   ORRERY_INLINE B as_bytes(F a) { return {_mm256_castps_si256(a.l), _mm256_castps_si256(a.h)}; }
+  ORRERY_INLINE B load_2x32(const std::uint8_t* p, std::size_t stride) {
+    const auto load = [](const std::uint8_t* q) {
+      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q));
+    };
+    return {load(p), load(p + stride)};
+  }
   ORRERY_INLINE B load_2x32(const std::uint8_t* p) {
     const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return {v, v};

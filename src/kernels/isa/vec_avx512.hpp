@@ -19,8 +19,9 @@ struct V : VQuarter {
   static constexpr int kSignedBias = 128;
   static constexpr int kMaxTile = 4;
   static constexpr int kSums = 16;
-  static constexpr int kPanelRows = 9;
+  static constexpr int kPanelRows = 7;
   static constexpr int kPanelTile = 8;
+  static constexpr int kPanelPair = 6;
 
   // ---- floats ----
   ORRERY_INLINE F splat(float x) { return _mm512_set1_ps(x); }
@@ -172,6 +173,7 @@ struct V : VQuarter {
   // ---- bytes ----
   ORRERY_INLINE B splat_b(int x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
   ORRERY_INLINE B load_b(const void* p) { return {_mm512_loadu_si512(p)}; }
+  ORRERY_INLINE void store_b(void* p, B a) { _mm512_storeu_si512(p, a.v); }
   ORRERY_INLINE B load_4x16(const std::uint8_t* p, std::size_t stride) {
     if (stride == 20) {
       const __m512i at = _mm512_setr_epi32(0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 15, 29, 30, 31);
@@ -182,6 +184,9 @@ struct V : VQuarter {
     v = _mm512_mask_broadcast_i32x4(v, 0x00F0, load_q(p + stride));
     v = _mm512_mask_broadcast_i32x4(v, 0x0F00, load_q(p + 2 * stride));
     return {_mm512_mask_broadcast_i32x4(v, 0xF000, load_q(p + 3 * stride))};
+  }
+  ORRERY_INLINE B load_2x32(const std::uint8_t* p, std::size_t stride) {
+    return {_mm512_inserti64x4(_mm512_castsi256_si512(load_y(p)), load_y(p + stride), 1)};
   }
   ORRERY_INLINE B load_2x32(const std::uint8_t* p) { return {_mm512_broadcast_i64x4(load_y(p))}; }
   ORRERY_INLINE B repeat_word(const void* p) {
@@ -194,6 +199,16 @@ struct V : VQuarter {
     b = {_mm512_unpackhi_epi64(ab0, cd0)};
     c = {_mm512_unpacklo_epi64(ab1, cd1)};
     d = {_mm512_unpackhi_epi64(ab1, cd1)};
+  }
+  ORRERY_INLINE void transpose_groups(B& a, B& b, B& c, B& d) {
+    const __m512i ab0 = _mm512_shuffle_i32x4(a.v, b.v, 0x44);
+    const __m512i ab1 = _mm512_shuffle_i32x4(a.v, b.v, 0xEE);
+    const __m512i cd0 = _mm512_shuffle_i32x4(c.v, d.v, 0x44);
+    const __m512i cd1 = _mm512_shuffle_i32x4(c.v, d.v, 0xEE);
+    a = {_mm512_shuffle_i32x4(ab0, cd0, 0x88)};
+    b = {_mm512_shuffle_i32x4(ab0, cd0, 0xDD)};
+    c = {_mm512_shuffle_i32x4(ab1, cd1, 0x88)};
+    d = {_mm512_shuffle_i32x4(ab1, cd1, 0xDD)};
   }
   ORRERY_INLINE void store_groups(void* p, std::size_t stride, B a) {
     auto* to = static_cast<std::uint8_t*>(p);

@@ -28,6 +28,7 @@ struct V : EmuHalf {
   static constexpr int kSums = 16;      // F or I that may be summed up at once
   static constexpr int kPanelRows = 3;  // so many use panels (row_panel.hpp)
   static constexpr int kPanelTile = 4;  // activation rows that pass over a panel together
+  static constexpr int kPanelPair = 3;  // those that pass over two at once; 0: two do not fit
 
   template <class Op>
   ORRERY_EMU F map(Op op) {
@@ -258,9 +259,14 @@ struct V : EmuHalf {
     __builtin_memcpy(out.v, p, 64);
     return out;
   }
+  ORRERY_EMU void store_b(void* p, B a) { __builtin_memcpy(p, a.v, 64); }
   // 16 bytes from each of p, p + stride, p + 2 stride, p + 3 stride
   ORRERY_EMU B load_4x16(const std::uint8_t* p, std::size_t stride) {
     return map_b([&](int i) { return p[static_cast<std::size_t>(i / 16) * stride + i % 16]; });
+  }
+  // 32 bytes from each of p, p + stride
+  ORRERY_EMU B load_2x32(const std::uint8_t* p, std::size_t stride) {
+    return map_b([&](int i) { return p[static_cast<std::size_t>(i / 32) * stride + i % 32]; });
   }
   // 32 bytes, twice
   ORRERY_EMU B load_2x32(const std::uint8_t* p) {
@@ -280,6 +286,13 @@ struct V : EmuHalf {
     B* out[4] = {&a, &b, &c, &d};
     for (int r = 0; r < 4; ++r)
       for (int i = 0; i < 64; ++i) out[r]->v[i] = in[i % 16 / 4].v[i / 16 * 16 + r * 4 + i % 4];
+  }
+  // 4 x 4 of the groups of 16 bytes
+  ORRERY_EMU void transpose_groups(B& a, B& b, B& c, B& d) {
+    const B in[4] = {a, b, c, d};
+    B* out[4] = {&a, &b, &c, &d};
+    for (int g = 0; g < 4; ++g)
+      for (int i = 0; i < 64; ++i) out[g]->v[i] = in[i / 16].v[16 * g + i % 16];
   }
   // Group g of 16 bytes to p + g * stride.
   ORRERY_EMU void store_groups(void* p, std::size_t stride, B a) {

@@ -25,6 +25,7 @@ struct V {
   static constexpr int kSums = 8;
   static constexpr int kPanelRows = 16;
   static constexpr int kPanelTile = 4;
+  static constexpr int kPanelPair = 0;
 
   template <class T, class Op>
   ORRERY_INLINE T each(Op op) {
@@ -248,8 +249,14 @@ struct V {
     const auto* q = static_cast<const std::uint8_t*>(p);
     return each<B>([&](int g) { return vld1q_u8(q + 16 * g); });
   }
+  ORRERY_INLINE void store_b(void* p, B a) {
+    for (int g = 0; g < 4; ++g) vst1q_u8(static_cast<std::uint8_t*>(p) + 16 * g, a.v[g]);
+  }
   ORRERY_INLINE B load_4x16(const std::uint8_t* p, std::size_t stride) {
     return each<B>([&](int g) { return vld1q_u8(p + static_cast<std::size_t>(g) * stride); });
+  }
+  ORRERY_INLINE B load_2x32(const std::uint8_t* p, std::size_t stride) {
+    return {{vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + stride), vld1q_u8(p + stride + 16)}};
   }
   ORRERY_INLINE B load_2x32(const std::uint8_t* p) {
     return each<B>([&](int g) { return vld1q_u8(p + g % 2 * 16); });
@@ -263,6 +270,13 @@ struct V {
   }
   ORRERY_INLINE void transpose_words(B& a, B& b, B& c, B& d) {
     for (int g = 0; g < 4; ++g) transpose_q(a.v[g], b.v[g], c.v[g], d.v[g]);
+  }
+  ORRERY_INLINE void transpose_groups(B& a, B& b, B& c, B& d) {
+    const B in[4] = {a, b, c, d};
+    a = each<B>([&](int g) { return in[g].v[0]; });
+    b = each<B>([&](int g) { return in[g].v[1]; });
+    c = each<B>([&](int g) { return in[g].v[2]; });
+    d = each<B>([&](int g) { return in[g].v[3]; });
   }
   ORRERY_INLINE void store_groups(void* p, std::size_t stride, B a) {
     auto* to = static_cast<std::uint8_t*>(p);
