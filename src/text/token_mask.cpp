@@ -12,6 +12,8 @@ constexpr std::size_t kMaxMaskBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxExits = 8192;
 // Nodes from which on a subtree is worth the question whether it is allowed as a whole.
 constexpr std::uint32_t kLargeSubtree = 24;
+// Characters of a short token: most are.
+constexpr std::uint32_t kShort = 16;
 // Of an entry of a hash map or tree, beside what it holds.
 constexpr std::size_t kEntry = 64;
 
@@ -49,6 +51,7 @@ void TokenMasks::allowed(StateId state, std::span<std::uint32_t> out) {
     std::fill(out.begin(), out.end(), 0);
     fragments_.clear();  // one of them is not whole
     loops_.clear();
+    short_texts_.clear();
     fragment_bytes_ = 0;
     return;
   }
@@ -100,9 +103,19 @@ bool TokenMasks::walk(std::uint32_t top, StateId from, std::span<std::uint32_t> 
   };
   set_all(tree.tokens(top));
   path_[nodes[top].depth] = from;
-  if (nodes[top].end - top >= kLargeSubtree) loop(from, from, 0);
+  GrammarLoop start{.classes = 0};
+  if (nodes[top].end - top >= kLargeSubtree) start = loop(from, from, 0);
+  // Worth it where each token leads to another state, with a mask of its own.
+  const bool knows_short = top == 0 && start.classes != 0 && start.characters >= kShort &&
+                           start.characters != GrammarLoop::kEndless;
+  if (knows_short) short_texts(start.classes).add_to(out);
   for (std::uint32_t i = top + 1; i < nodes[top].end;) {
     const TokenTree::Node& node = nodes[i];
+    if (knows_short && node.depth + node.characters <= kShort &&
+        ((node.classes | tree.classes(i)) & ~start.classes) == 0) {
+      i = node.end;
+      continue;
+    }
     const StateId state = machine_.step(path_[node.depth - 1U], node.byte);
     if (state == GrammarMachine::kDead) {
       i = node.end;
@@ -144,6 +157,18 @@ const GrammarLoop& TokenMasks::loop(StateId state, StateId before, std::uint8_t 
     made = find_loop(machine_, state);
   }
   return loops_.emplace(state, made).first->second;
+}
+
+const TokenSet& TokenMasks::short_texts(ByteClasses classes) {
+  const auto known = short_texts_.find(classes);
+  if (known != short_texts_.end()) return known->second;
+  std::vector<std::uint32_t> bits(trie_->words());
+  trie_->tree().for_each([&](TokenId id, const TextClasses& whole) {
+    if ((whole.classes & ~classes) == 0 && whole.characters <= kShort) set_token(bits, id);
+  });
+  TokenSet made(bits);
+  fragment_bytes_ += made.memory_bytes() + kEntry;
+  return short_texts_.emplace(classes, std::move(made)).first->second;
 }
 
 // Whether all texts of the subtree stay in the loop.

@@ -49,6 +49,8 @@ class TokenMasks {
   // Of the state that `byte` leads to from `before`.
   const GrammarLoop& loop(StateId state, StateId before, std::uint8_t byte);
   bool is_within(const TokenTree::Node& node, const GrammarLoop& loop) const;
+  // Tokens of few characters, all of these classes.
+  const TokenSet& short_texts(ByteClasses classes);
   // Sets the bits of the tokens under node `top` whose bytes behind it can follow in `from`. With
   // `exits`, where a rule may end is noted there; false if that is too often.
   bool walk(std::uint32_t top, StateId from, std::span<std::uint32_t> out,
@@ -58,6 +60,7 @@ class TokenMasks {
   GrammarMachine machine_;
   std::map<Key, Fragment> fragments_;
   std::unordered_map<StateId, GrammarLoop> loops_;
+  std::map<ByteClasses, TokenSet> short_texts_;
   std::vector<StateId> path_;           // of a walk, by depth
   std::vector<std::uint32_t> scratch_;  // (trie.words())
   std::unordered_map<StateId, TokenSet> masks_;

@@ -42,6 +42,7 @@ TokenTree::TokenTree(std::vector<Entry> entries) {
           std::clamp<std::uint32_t>(behind[i].characters, node.characters, kMany));
     }
     tokens_.push_back(entry.id);
+    texts_.push_back(behind[0]);
     last = entry.text;
   }
   close(0);
