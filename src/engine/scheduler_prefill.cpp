@@ -17,6 +17,8 @@ constexpr double kQuiet = 1;
 // Seconds that prompts may owe to running streams before one begins that a slice computes whole;
 // longer ones begin when nothing is owed.
 constexpr double kMostOwed = 2 * kSlice;
+// Seconds that a slice may have taken beyond what was expected, and streams get back.
+constexpr double kMostStall = 1;
 // Seconds that short prompts may have before one that has waited longer.
 constexpr double kMostPassed = 0.25;
 
@@ -89,8 +91,8 @@ void SchedulerLoop::prefill() {
     }
     passed_ = std::max(passed_ + (turn.passes ? seconds : -seconds), 0.0);
     if (rows_.empty()) return;  // a slice a tick: requests that come or go are seen
-    // A machine that stood still for a while makes prompts wait for no more than a slice.
-    owed_ += std::min(seconds, std::max(2 * expected, kSlice));
+    // A machine that stood still for hours makes no prompt wait for as long.
+    owed_ += std::min(seconds, expected + kMostStall);
     spent += seconds;
   }
 }
