@@ -42,22 +42,17 @@ class TokenTree {
   std::span<const TokenId> tokens_under(std::uint32_t node) const {
     return range(node, nodes_[node].end);
   }
-  // What stands in the whole text of the first token of a subtree.
-  ByteClasses classes(std::uint32_t node) const { return texts_[nodes_[node].first].classes; }
-  // Calls `see` with each token and what stands in its text.
-  template <typename See>
-  void for_each(const See& see) const {
-    for (std::size_t i = 0; i < tokens_.size(); ++i) see(tokens_[i], texts_[i]);
-  }
+  // What stands in a subtree's texts from their beginning.
+  ByteClasses whole_classes(std::uint32_t node) const { return whole_[node]; }
 
  private:
   std::span<const TokenId> range(std::uint32_t from, std::uint32_t to) const {
     return std::span(tokens_).subspan(nodes_[from].first, nodes_[to].first - nodes_[from].first);
   }
 
-  std::vector<Node> nodes_;  // and one behind them
+  std::vector<Node> nodes_;         // and one behind them
+  std::vector<ByteClasses> whole_;  // of nodes_
   std::vector<TokenId> tokens_;
-  std::vector<TextClasses> texts_;  // of tokens_
 };
 
 // A vocabulary as grammars see it.

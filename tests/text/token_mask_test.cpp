@@ -200,14 +200,16 @@ TEST(TokenMask, SubtreesKnowWhatTheirTextsHold) {
   const TokenTree& tree = trie.tree();
   std::vector<TextClasses> behind(TokenTree::kMaxDepth + 1);
   for (std::uint32_t node = 0; node < tree.nodes().size(); ++node) {
-    ByteClasses classes = 0;
+    ByteClasses classes = 0, whole = 0;
     std::uint32_t characters = 0;
     for (const TokenId id : tree.tokens_under(node)) {
       classify(trie.text(id), behind);
       classes |= behind[tree.nodes()[node].depth].classes;
+      whole |= behind[0].classes;
       characters = std::max(characters, behind[tree.nodes()[node].depth].characters);
     }
     EXPECT_EQ(tree.nodes()[node].classes, classes);
+    EXPECT_EQ(tree.whole_classes(node), whole);
     EXPECT_EQ(tree.nodes()[node].characters, std::min(characters, 255U));
   }
 }
