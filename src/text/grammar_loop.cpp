@@ -131,8 +131,8 @@ class LoopFinder {
   }
 
   // Every byte of the range, with `more` continuations behind it.
-  // NOLINTNEXTLINE(misc-no-recursion): `more` goes down
   template <typename Fits>
+  // NOLINTNEXTLINE(misc-no-recursion): `more` goes down
   bool all_fit(StateId from, std::uint32_t first, std::uint32_t last, int more, const Fits& fits) {
     StateId seen = GrammarMachine::kDead;
     for (std::uint32_t byte = first; byte <= last; ++byte) {
