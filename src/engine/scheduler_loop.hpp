@@ -112,6 +112,7 @@ class SchedulerLoop {
   bool is_short(const Task& task) const;
   Turn next_prompt() const;
   double seconds_of(const Task& task, std::uint32_t tokens) const;
+  double slice_seconds(const Task& task) const;
   std::uint32_t slice_of(const Task& task, double spent) const;
   bool run_slice(Task& task, std::uint32_t tokens);
   void tell_progress(Task& task);

@@ -14,9 +14,9 @@ constexpr std::uint32_t kBlock = 32, kLeastSlice = 64;
 constexpr double kSlice = 0.04, kLoneSlice = 0.25;
 // Others come back at once for their next turn: who is alone is so for a while.
 constexpr double kQuiet = 1;
-// Seconds that prompts may owe to running streams before one begins that a slice computes whole;
+// What prompts may owe to running streams before one begins that a slice computes whole, in slices;
 // longer ones begin when nothing is owed.
-constexpr double kMostOwed = 2 * kSlice;
+constexpr double kMostOwed = 2;
 // Seconds that a slice may have taken beyond what was expected, and streams get back.
 constexpr double kMostStall = 1;
 // Seconds that short prompts may have before one that has waited longer.
@@ -29,11 +29,17 @@ double SchedulerLoop::seconds_of(const Task& task, std::uint32_t tokens) const {
   return std::max(tokens, kBlock) * pace_.token_seconds(depth);
 }
 
+// The time that a slice of it may take while others are there.
+double SchedulerLoop::slice_seconds(const Task& task) const {
+  const std::uint32_t least = std::min(kLeastSlice, writer_.executor->max_prefill_tokens());
+  return std::max(kSlice, seconds_of(task, least));
+}
+
 // A slice computes all that is left.
 bool SchedulerLoop::is_short(const Task& task) const {
-  return task.missing() <= std::min(kLeastSlice, writer_.executor->max_prefill_tokens()) ||
-         (task.missing() <= writer_.executor->max_prefill_tokens() &&
-          seconds_of(task, task.missing()) <= kSlice);
+  const std::uint32_t most = writer_.executor->max_prefill_tokens();
+  return task.missing() <= std::min(kLeastSlice, most) ||
+         (task.missing() <= most && seconds_of(task, task.missing()) <= kSlice);
 }
 
 // Short prompts in the order in which they came, as long as longer ones get as much of the time. Of
@@ -62,7 +68,8 @@ SchedulerLoop::Turn SchedulerLoop::next_prompt() const {
 std::uint32_t SchedulerLoop::slice_of(const Task& task, double spent) const {
   const std::uint32_t most = std::min(task.missing(), writer_.executor->max_prefill_tokens());
   const std::uint32_t least = std::min(most, kLeastSlice);
-  if (!rows_.empty() && std::max(owed_, spent) > (is_short(task) ? kMostOwed : 0)) return 0;
+  const double most_owed = is_short(task) ? kMostOwed * slice_seconds(task) : 0;
+  if (!rows_.empty() && std::max(owed_, spent) > most_owed) return 0;
   const bool is_alone = active_.size() + waiting_.size() == 1 && clock_() - crowded_at_ >= kQuiet;
   const double token_seconds = seconds_of(task, kBlock) / kBlock;
   if (token_seconds == 0) return is_alone ? most : least;
