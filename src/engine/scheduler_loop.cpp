@@ -12,10 +12,8 @@ namespace {
 // Seconds of prompts for a second of decode: running streams keep 1 / 1.6 of their pace, less what
 // their steps lose to caches that prompts have emptied.
 constexpr double kPromptShare = 0.6;
-// A block of prompt tokens costs what a full one does (kernels/block_kernels.hpp), and the weights
-// are unpacked once a slice: shorter ones pay more for a token than they spare the streams.
-constexpr std::uint32_t kBlock = 32, kLeastSlice = 64;
-constexpr double kNewest = 0.25;  // weight of the newest measurement in a moving average
+// What prompts did not need they may have later: so many seconds.
+constexpr double kMostSaved = 0.25;
 
 }  // namespace
 
@@ -53,6 +51,7 @@ SchedulerLoop::SchedulerLoop(Writer writer, std::uint32_t running, Clock clock,
 void SchedulerLoop::tick() {
   end_cancelled();
   admit();
+  if (active_.size() + waiting_.size() > 1) crowded_at_ = clock_();
   decode();
   prefill();
 }
@@ -112,104 +111,7 @@ void SchedulerLoop::decode() {
   const double seconds = clock_() - start;
   ++stats_.decode_ticks;
   stats_.decode_seconds += seconds;
-  // What nobody used is kept for one slice: a short prompt need not wait.
-  credit_ = std::min(credit_ + kPromptShare * seconds, slice_seconds());
-}
-
-double SchedulerLoop::slice_seconds() const {
-  return writer_.executor->max_prefill_tokens() * token_seconds_;
-}
-
-// Seconds a token. A single slow slice is no measure of the next ones.
-void SchedulerLoop::measure(double measured) {
-  if (token_seconds_ == 0) {
-    token_seconds_ = measured;
-  } else {
-    token_seconds_ += kNewest * (std::min(measured, 2 * token_seconds_) - token_seconds_);
-  }
-}
-
-// By turns the prompt with the least to do, so that short ones need not wait for long ones, and the
-// one that has waited for a slice the longest, so that all get on.
-Task* SchedulerLoop::next_prompt() {
-  Task* shortest = nullptr;
-  Task* waited = nullptr;
-  for (const auto& task : active_) {
-    if (task->decodes()) continue;
-    if (shortest == nullptr || task->missing() < shortest->missing()) shortest = task.get();
-    if (waited == nullptr || task->sliced_at < waited->sliced_at) waited = task.get();
-  }
-  return slices_ % 2 == 0 ? shortest : waited;
-}
-
-// Tokens of the prompt that may be computed now; 0: running streams come first.
-std::uint32_t SchedulerLoop::slice_of(const Task& task) const {
-  const std::uint32_t most = std::min(task.missing(), writer_.executor->max_prefill_tokens());
-  if (rows_.empty()) {
-    // Whoever comes meanwhile waits for its end, so none is whole where others come and go.
-    const bool is_alone = active_.size() + waiting_.size() == 1;
-    const std::uint32_t half = writer_.executor->max_prefill_tokens() / 2;
-    return is_alone ? most : std::min(most, std::max(half, kLeastSlice));
-  }
-  const std::uint32_t least = std::min(most, kLeastSlice);
-  if (token_seconds_ == 0) return least;
-  if (can_afford(std::max(most, kBlock))) return most;
-  if (!can_afford(std::max(least, kBlock))) return 0;
-  return static_cast<std::uint32_t>(credit_ / token_seconds_) / kBlock * kBlock;
-}
-
-void SchedulerLoop::prefill() {
-  if (rows_.empty()) credit_ = std::max(credit_, 0.0);
-  for (Task* task = next_prompt(); task != nullptr; task = next_prompt()) {
-    const std::uint32_t tokens = slice_of(*task);
-    if (tokens == 0) return;
-    const double start = clock_();
-    const bool ran = run_slice(*task, tokens);
-    const double seconds = clock_() - start;
-    stats_.prefill_seconds += seconds;
-    if (ran && (tokens >= kBlock || token_seconds_ == 0)) {
-      measure(seconds / std::max(tokens, kBlock));
-    }
-    if (rows_.empty()) return;  // a slice a tick: requests that come or go are seen
-    // A machine that stood still for a while makes prompts wait for no more than a slice.
-    credit_ = std::max(credit_ - seconds, -slice_seconds());
-  }
-}
-
-// False when the task has lost its place.
-bool SchedulerLoop::run_slice(Task& task, std::uint32_t tokens) {
-  const auto slice =
-      std::span<const text::TokenId>(task.list).subspan(task.session->held().size(), tokens);
-  const bool is_last = task.missing() == tokens;
-  Result<text::TokenId> chosen = text::kNoToken;
-  for (;;) {
-    Status ran;
-    {
-      const auto turn = writer_.executor->turn();
-      ran = task.session->advance(slice, is_last);
-      if (ran && is_last) chosen = task.answer.choose(*task.sampler, writer_.executor->logits(0));
-    }
-    if (ran) break;
-    if (ran.error().kind != "E_MEMORY") {
-      end(task, ran.error());
-      return false;
-    }
-    if (!make_room(task, ran.error())) return false;
-  }
-  task.sliced_at = ++slices_;
-  ++stats_.prefill_slices;
-  tell_progress(task);
-  if (is_last) deliver(task, chosen);
-  return true;
-}
-
-// What a preemption has thrown away is computed again in silence.
-void SchedulerLoop::tell_progress(Task& task) {
-  const std::uint32_t missing = std::min(task.missing(), task.prefill_total);
-  const std::uint32_t done = task.prefill_total - missing;
-  if (task.first_token || done <= task.prefill_done) return;
-  task.prefill_done = done;
-  task.events->on_prefill(done, task.prefill_total);
+  owed_ = std::max(owed_ - kPromptShare * seconds, -kMostSaved);
 }
 
 void SchedulerLoop::deliver(Task& task, const Result<text::TokenId>& token) {

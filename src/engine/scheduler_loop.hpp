@@ -4,12 +4,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <variant>
 #include <vector>
 
 #include "engine/answer.hpp"
+#include "engine/prefill_pace.hpp"
 #include "engine/prefix_cache.hpp"
 #include "engine/sampler.hpp"
 #include "engine/scheduler.hpp"
@@ -98,16 +100,22 @@ class SchedulerLoop {
   void decode();
   void gather_rows();
   bool run_rows();
-  void prefill();
-  Task* next_prompt();
-  std::uint32_t slice_of(const Task& task) const;
-  bool can_afford(std::uint32_t tokens) const { return credit_ >= tokens * token_seconds_; }
-  double slice_seconds() const;  // of a whole one
-  void measure(double token_seconds);
-  bool run_slice(Task& task, std::uint32_t tokens);
-  void tell_progress(Task& task);
   void deliver(Task& task, const Result<text::TokenId>& token);
   void shift(Task& task);
+
+  // scheduler_prefill.cpp: what prompts get of the time
+  struct Turn {
+    Task* task = nullptr;
+    bool passes = false;  // longer ones, that wait
+  };
+  void prefill();
+  bool is_short(const Task& task) const;
+  Turn next_prompt() const;
+  double seconds_of(const Task& task, std::uint32_t tokens) const;
+  double slice_seconds(const Task& task) const;
+  std::uint32_t slice_of(const Task& task, double spent) const;
+  bool run_slice(Task& task, std::uint32_t tokens);
+  void tell_progress(Task& task);
 
   Writer writer_;
   std::uint32_t most_active_;
@@ -120,10 +128,12 @@ class SchedulerLoop {
   // After a preemption nobody gets a place before one is free: there would be no memory for it.
   bool is_full_ = false;
 
-  std::uint64_t decoded_rows_ = 0, slices_ = 0;
-  double credit_ = 0;         // seconds that prompts may take from running streams
-  double token_seconds_ = 0;  // of prefill, measured; 0: not yet
-  std::vector<Task*> rows_;   // of this tick's batch
+  std::uint64_t decoded_rows_ = 0, slices_ = 0, long_slices_ = 0;
+  PrefillPace pace_;
+  double owed_ = 0;    // seconds that prompts have taken from running streams
+  double passed_ = 0;  // seconds that shorter prompts have had before those that wait longer
+  double crowded_at_ = -std::numeric_limits<double>::infinity();  // two requests were there
+  std::vector<Task*> rows_;                                       // of this tick's batch
   std::vector<Session*> sessions_;
   std::vector<text::TokenId> ids_;
   std::vector<Result<text::TokenId>> chosen_;

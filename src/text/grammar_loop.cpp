@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 namespace orrery::text {
 namespace {
@@ -10,26 +11,48 @@ using Item = GrammarMachine::Item;
 
 class LoopFinder {
  public:
-  LoopFinder(GrammarMachine& machine, StateId state) : machine_(machine), state_(state) {}
+  LoopFinder(GrammarMachine& machine, StateId state)
+      : machine_(machine), state_(state), room_(rounds_left()) {}
 
   GrammarLoop run() {
-    const std::uint32_t room = rounds_left();
-    GrammarLoop same{.classes = 0};
-    GrammarLoop counted{.classes = 0, .characters = room};
-    for (std::size_t i = 0; i < kByteClasses.size(); ++i) {
-      if (every_byte(kByteClasses[i], false)) same.classes |= ByteClasses{1} << i;
-      if (room > 0 && every_byte(kByteClasses[i], true)) counted.classes |= ByteClasses{1} << i;
-    }
-    if (same.classes != 0 && every_wide(false)) same.classes |= kWideClass;
-    if (same.classes != 0 && every_other()) same.classes |= kWideClass | kOtherClass;
-    if (counted.classes != 0 && every_wide(true)) counted.classes |= kWideClass;
-    return std::popcount(same.classes) >= std::popcount(counted.classes) ? same : counted;
+    const GrammarLoop loop = within_bounds();
+    if (!counts_) return loop;
+    const GrammarLoop beyond = across_bound(room_ > 0 ? loop.classes : ~ByteClasses{0});
+    return std::popcount(beyond.classes) >= std::popcount(loop.classes) ? beyond : loop;
   }
 
  private:
-  // Whether `next` is the state itself or, `counted`, the same with every counter one further.
-  bool is_back(StateId next, bool counted) const {
-    if (!counted) return next == state_;
+  GrammarLoop within_bounds() {
+    const auto back = [&](StateId next) { return next == state_; };
+    const auto further = [&](StateId next) { return is_further(next); };
+    GrammarLoop same{.classes = classes_from(state_, back)};
+    if (same.classes != 0 && every_other()) same.classes |= kWideClass | kOtherClass;
+    if (room_ == 0) return same;
+    const GrammarLoop counted{.classes = classes_from(state_, further), .characters = room_};
+    return std::popcount(same.classes) >= std::popcount(counted.classes) ? same : counted;
+  }
+
+  // The character that takes a counter to its bound leads to another state, as where a text that is
+  // long enough may end. The loop of that one, as far as all of these classes lead to it, begins
+  // here.
+  GrammarLoop across_bound(ByteClasses classes) {
+    std::vector<Item> items(machine_.items(state_).begin(), machine_.items(state_).end());
+    for (Item& item : items) item.count += is_counting(item) ? room_ : 0;
+    const StateId last = machine_.with_stack(items);
+    StateId next = GrammarMachine::kDead;
+    for (std::size_t i = 0; i < kByteClasses.size() && next == GrammarMachine::kDead; ++i) {
+      if ((classes >> i & 1) == 0) continue;
+      next = machine_.step(last, static_cast<std::uint8_t>(kByteClasses[i][0]));
+    }
+    if (next == GrammarMachine::kDead) return {};
+    GrammarLoop beyond = LoopFinder(machine_, next).within_bounds();
+    beyond.classes &= classes & classes_from(last, [&](StateId to) { return to == next; });
+    if (beyond.characters != GrammarLoop::kEndless) beyond.characters += room_ + 1;
+    return beyond;
+  }
+
+  // Whether `next` is the state with every counter one further.
+  bool is_further(StateId next) const {
     const auto from = machine_.items(state_);
     const auto to = machine_.items(next);
     return machine_.accepts(next) == machine_.accepts(state_) &&
@@ -44,11 +67,12 @@ class LoopFinder {
   bool is_counting(const Item& item) const { return machine_.program().counter_at[item.node] >= 0; }
 
   // As long as no counter reaches a bound, the readings stay the same. 0: nothing is counted.
-  std::uint32_t rounds_left() const {
+  std::uint32_t rounds_left() {
     std::uint32_t room = kUnbounded;
     for (const Item& item : machine_.items(state_)) {
       if (!is_counting(item)) continue;
-      if ((item.count & GrammarMachine::kFresh) != 0) return 0;
+      if ((item.count & GrammarMachine::kFresh) != 0) return counts_ = false, 0;
+      counts_ = true;
       const GrammarProgram& program = machine_.program();
       const auto index = static_cast<std::size_t>(program.counter_at[item.node]);
       const GrammarProgram::Counter& counter = program.counters[index];
@@ -58,10 +82,18 @@ class LoopFinder {
     return room == kUnbounded ? 0 : room;
   }
 
-  bool every_byte(std::string_view bytes, bool counted) {
-    return std::all_of(bytes.begin(), bytes.end(), [&](char c) {
-      return is_back(machine_.step(state_, static_cast<std::uint8_t>(c)), counted);
-    });
+  // Those whose characters all lead from `from` to where it `fits`.
+  template <typename Fits>
+  ByteClasses classes_from(StateId from, const Fits& fits) {
+    ByteClasses classes = 0;
+    for (std::size_t i = 0; i < kByteClasses.size(); ++i) {
+      const bool all = std::ranges::all_of(kByteClasses[i], [&](char c) {
+        return fits(machine_.step(from, static_cast<std::uint8_t>(c)));
+      });
+      if (all) classes |= ByteClasses{1} << i;
+    }
+    if (classes != 0 && every_wide(from, fits)) classes |= kWideClass;
+    return classes;
   }
 
   // All bytes that have no class, but that of special tokens, whose subtree is theirs alone.
@@ -79,7 +111,8 @@ class LoopFinder {
   }
 
   // All that is UTF-8 and not ASCII.
-  bool every_wide(bool counted) {
+  template <typename Fits>
+  bool every_wide(StateId from, const Fits& fits) {
     struct Sequence {
       std::uint8_t lead, last_lead, second, last_second;
       int more;
@@ -90,24 +123,24 @@ class LoopFinder {
                                        {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2}};
     for (const Sequence& s : kSequences) {
       for (std::uint32_t lead = s.lead; lead <= s.last_lead; ++lead) {
-        const StateId next = machine_.step(state_, static_cast<std::uint8_t>(lead));
-        if (!leads_back(next, s.second, s.last_second, s.more, counted)) return false;
+        const StateId next = machine_.step(from, static_cast<std::uint8_t>(lead));
+        if (!all_fit(next, s.second, s.last_second, s.more, fits)) return false;
       }
     }
     return true;
   }
 
-  // Whether every byte of the range does, with `more` continuations behind it.
+  // Every byte of the range, with `more` continuations behind it.
+  template <typename Fits>
   // NOLINTNEXTLINE(misc-no-recursion): `more` goes down
-  bool leads_back(StateId from, std::uint32_t first, std::uint32_t last, int more, bool counted) {
+  bool all_fit(StateId from, std::uint32_t first, std::uint32_t last, int more, const Fits& fits) {
     StateId seen = GrammarMachine::kDead;
     for (std::uint32_t byte = first; byte <= last; ++byte) {
       const StateId next = machine_.step(from, static_cast<std::uint8_t>(byte));
       if (next == GrammarMachine::kDead) return false;
       if (next == seen) continue;
-      const bool fits =
-          more == 0 ? is_back(next, counted) : leads_back(next, 0x80, 0xBF, more - 1, counted);
-      if (!fits) return false;
+      const bool all = more == 0 ? fits(next) : all_fit(next, 0x80, 0xBF, more - 1, fits);
+      if (!all) return false;
       seen = next;
     }
     return true;
@@ -115,6 +148,8 @@ class LoopFinder {
 
   GrammarMachine& machine_;
   StateId state_;
+  bool counts_ = false;  // where the bounds of counters are known
+  std::uint32_t room_ = 0;
 };
 
 }  // namespace

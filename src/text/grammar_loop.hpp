@@ -13,7 +13,7 @@ struct GrammarLoop {
   static constexpr std::uint32_t kEndless = 0xFFFFFFFF;
   // Characters of these classes lead back to the state, or to one that only counts further: then
   // so many of them may follow one another, and the state behind the first has the same loop with
-  // one less.
+  // one less. More readings may join on the way, as where a text has become long enough to end.
   ByteClasses classes = 0;
   std::uint32_t characters = kEndless;
 };

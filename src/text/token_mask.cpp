@@ -12,10 +12,37 @@ constexpr std::size_t kMaxMaskBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxExits = 8192;
 // Nodes from which on a subtree is worth the question whether it is allowed as a whole.
 constexpr std::uint32_t kLargeSubtree = 24;
+// Bytes of a short token: most are.
+constexpr std::uint32_t kShort = 16;
 // Of an entry of a hash map or tree, beside what it holds.
 constexpr std::size_t kEntry = 64;
 
+void set_tokens(std::span<std::uint32_t> out, std::span<const TokenId> tokens) {
+  for (const TokenId id : tokens) set_token(out, id);
+}
+
 }  // namespace
+
+// The tree in its own order.
+struct TokenMasks::AllNodes {
+  const TokenTree& tree;
+  std::uint32_t node(std::uint32_t k) const { return k; }
+  std::uint32_t behind(std::uint32_t k) const { return tree.nodes()[k].end; }
+  void set_all(std::uint32_t k, std::span<std::uint32_t> out) const {
+    set_tokens(out, tree.tokens_under(k));
+  }
+};
+
+// Without the subtrees whose tokens are known.
+struct TokenMasks::OtherNodes {
+  const TokenTree& tree;
+  const ShortTexts& known;
+  std::uint32_t node(std::uint32_t k) const { return known.others[k]; }
+  std::uint32_t behind(std::uint32_t k) const { return known.ends[k]; }
+  void set_all(std::uint32_t k, std::span<std::uint32_t> out) const {
+    for (const std::uint32_t end = behind(k); k < end; ++k) set_tokens(out, tree.tokens(node(k)));
+  }
+};
 
 TokenMasks::TokenMasks(std::shared_ptr<const GrammarProgram> program,
                        std::shared_ptr<const TokenTrie> trie)
@@ -49,6 +76,7 @@ void TokenMasks::allowed(StateId state, std::span<std::uint32_t> out) {
     std::fill(out.begin(), out.end(), 0);
     fragments_.clear();  // one of them is not whole
     loops_.clear();
+    short_texts_.clear();
     fragment_bytes_ = 0;
     return;
   }
@@ -93,19 +121,35 @@ StateId TokenMasks::after(StateId state, TokenId token) {
 bool TokenMasks::walk(std::uint32_t top, StateId from, std::span<std::uint32_t> out,
                       std::vector<std::uint32_t>* exits) {
   if (from == GrammarMachine::kDead) return true;
+  const TokenTree::Node& node = trie_->tree().nodes()[top];
+  set_tokens(out, trie_->tree().tokens(top));
+  path_[node.depth] = from;
+  if (node.end - top >= kLargeSubtree) {
+    const GrammarLoop start = loop(from, from, 0);
+    // Worth it where each token leads to another state, with a mask of its own.
+    if (top == 0 && start.classes != 0 && start.characters >= kShort &&
+        start.characters != GrammarLoop::kEndless) {
+      const ShortTexts& known = short_texts(start.classes);
+      known.tokens.add_to(out);
+      return walk_nodes(OtherNodes{trie_->tree(), known}, 0, out, exits);
+    }
+  }
+  return walk_nodes(AllNodes{trie_->tree()}, top, out, exits);
+}
+
+// What is under the node with index `top` of an order, from the state in path_.
+template <typename Order>
+bool TokenMasks::walk_nodes(const Order& order, std::uint32_t top, std::span<std::uint32_t> out,
+                            std::vector<std::uint32_t>* exits) {
   const TokenTree& tree = trie_->tree();
   const auto nodes = tree.nodes();
-  const auto set_all = [&](std::span<const TokenId> tokens) {
-    for (const TokenId id : tokens) set_token(out, id);
-  };
-  set_all(tree.tokens(top));
-  path_[nodes[top].depth] = from;
-  if (nodes[top].end - top >= kLargeSubtree) loop(from, from, 0);
-  for (std::uint32_t i = top + 1; i < nodes[top].end;) {
+  const std::uint32_t last = order.behind(top);
+  for (std::uint32_t k = top + 1; k < last;) {
+    const std::uint32_t i = order.node(k);
     const TokenTree::Node& node = nodes[i];
     const StateId state = machine_.step(path_[node.depth - 1U], node.byte);
     if (state == GrammarMachine::kDead) {
-      i = node.end;
+      k = order.behind(k);
       continue;
     }
     path_[node.depth] = state;
@@ -114,19 +158,19 @@ bool TokenMasks::walk(std::uint32_t top, StateId from, std::span<std::uint32_t> 
       if (exits->size() == kMaxExits) return false;
       exits->push_back(i);
       if (machine_.items(state).empty()) {
-        i = node.end;
+        k = order.behind(k);
         continue;
       }
     }
     if (!exits_here && node.end - i >= kLargeSubtree) {
       if (is_within(node, loop(state, path_[node.depth - 1U], node.byte))) {
-        set_all(tree.tokens_under(i));
-        i = node.end;
+        order.set_all(k, out);
+        k = order.behind(k);
         continue;
       }
     }
-    set_all(tree.tokens(i));
-    ++i;
+    set_tokens(out, tree.tokens(i));
+    ++k;
   }
   return true;
 }
@@ -144,6 +188,37 @@ const GrammarLoop& TokenMasks::loop(StateId state, StateId before, std::uint8_t 
     made = find_loop(machine_, state);
   }
   return loops_.emplace(state, made).first->second;
+}
+
+const TokenMasks::ShortTexts& TokenMasks::short_texts(ByteClasses classes) {
+  const auto known = short_texts_.find(classes);
+  if (known != short_texts_.end()) return known->second;
+  const TokenTree& tree = trie_->tree();
+  const auto nodes = tree.nodes();
+  ShortTexts made;
+  std::vector<std::uint32_t> bits(trie_->words());
+  std::vector<std::uint32_t> open;  // indices of others whose subtrees go on
+  const auto close = [&](std::size_t node) {
+    for (; !open.empty() && nodes[made.others[open.back()]].end <= node; open.pop_back()) {
+      made.ends[open.back()] = static_cast<std::uint32_t>(made.others.size());
+    }
+  };
+  for (std::uint32_t i = 0; i < nodes.size();) {
+    const bool is_short = nodes[i].depth + nodes[i].characters <= kShort;
+    if (i > 0 && is_short && (tree.whole_classes(i) & ~classes) == 0) {
+      set_tokens(bits, tree.tokens_under(i));
+      i = nodes[i].end;
+      continue;
+    }
+    close(i);
+    open.push_back(static_cast<std::uint32_t>(made.others.size()));
+    made.others.push_back(i++);
+    made.ends.push_back(0);
+  }
+  close(nodes.size());
+  made.tokens = TokenSet(bits);
+  fragment_bytes_ += made.tokens.memory_bytes() + 2 * made.ends.size() * sizeof(made.ends[0]);
+  return short_texts_.emplace(classes, std::move(made)).first->second;
 }
 
 // Whether all texts of the subtree stay in the loop.

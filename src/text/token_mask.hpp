@@ -39,6 +39,12 @@ class TokenMasks {
     std::vector<std::uint32_t> exits;  // nodes of the tree where the rule may end
     bool is_whole = true;              // false: it may end nearly anywhere; walk the tree each time
   };
+  // The subtrees that hold nothing but short texts of some classes.
+  struct ShortTexts {
+    TokenSet tokens;
+    // The other nodes, ascending, and for each the index of the first one behind its subtree.
+    std::vector<std::uint32_t> others, ends;
+  };
   // Nodes, and how near the counters are to their bounds as far as one token can tell.
   using Key = std::vector<std::pair<NodeId, std::uint64_t>>;
 
@@ -49,15 +55,22 @@ class TokenMasks {
   // Of the state that `byte` leads to from `before`.
   const GrammarLoop& loop(StateId state, StateId before, std::uint8_t byte);
   bool is_within(const TokenTree::Node& node, const GrammarLoop& loop) const;
+  const ShortTexts& short_texts(ByteClasses classes);
   // Sets the bits of the tokens under node `top` whose bytes behind it can follow in `from`. With
   // `exits`, where a rule may end is noted there; false if that is too often.
   bool walk(std::uint32_t top, StateId from, std::span<std::uint32_t> out,
             std::vector<std::uint32_t>* exits);
+  struct AllNodes;
+  struct OtherNodes;
+  template <typename Order>
+  bool walk_nodes(const Order& order, std::uint32_t top, std::span<std::uint32_t> out,
+                  std::vector<std::uint32_t>* exits);
 
   std::shared_ptr<const TokenTrie> trie_;
   GrammarMachine machine_;
   std::map<Key, Fragment> fragments_;
   std::unordered_map<StateId, GrammarLoop> loops_;
+  std::map<ByteClasses, ShortTexts> short_texts_;
   std::vector<StateId> path_;           // of a walk, by depth
   std::vector<std::uint32_t> scratch_;  // (trie.words())
   std::unordered_map<StateId, TokenSet> masks_;

@@ -34,10 +34,12 @@ TokenTree::TokenTree(std::vector<Entry> entries) {
                         .depth = static_cast<std::uint16_t>(i + 1),
                         .byte = static_cast<std::uint8_t>(entry.text[i])});
     }
+    whole_.resize(nodes_.size());
     classify(entry.text, behind);
     for (std::size_t i = 0; i < path.size(); ++i) {
       Node& node = nodes_[path[i]];
       node.classes |= behind[i].classes;
+      whole_[path[i]] |= behind[0].classes;
       node.characters = static_cast<std::uint8_t>(
           std::clamp<std::uint32_t>(behind[i].characters, node.characters, kMany));
     }

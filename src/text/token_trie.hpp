@@ -42,13 +42,16 @@ class TokenTree {
   std::span<const TokenId> tokens_under(std::uint32_t node) const {
     return range(node, nodes_[node].end);
   }
+  // What stands in a subtree's texts from their beginning.
+  ByteClasses whole_classes(std::uint32_t node) const { return whole_[node]; }
 
  private:
   std::span<const TokenId> range(std::uint32_t from, std::uint32_t to) const {
     return std::span(tokens_).subspan(nodes_[from].first, nodes_[to].first - nodes_[from].first);
   }
 
-  std::vector<Node> nodes_;  // and one behind them
+  std::vector<Node> nodes_;         // and one behind them
+  std::vector<ByteClasses> whole_;  // of nodes_
   std::vector<TokenId> tokens_;
 };
 

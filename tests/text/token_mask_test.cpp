@@ -98,6 +98,8 @@ constexpr Case kCases[] = {
     {'s', R"({"type":"string","maxLength":270})"},
     {'s', R"({"type":"string","minLength":305,"maxLength":310})"},
     {'s', R"({"type":"string","minLength":3})"},
+    {'s', R"({"type":"string","minLength":10,"maxLength":120})"},
+    {'s', R"({"type":"string","minLength":7,"maxLength":8})"},
     {'s', R"({"type":"object","properties":{"ab":{"type":"string","pattern":"^[a-c ]{2,7}$"},
         "c":{"type":"number"}},"additionalProperties":{"type":"integer"}})"},
     {'r', "[a-cx ]*"},
@@ -113,11 +115,51 @@ constexpr Case kCases[] = {
     {'g', "root ::= (\"a\"? [bc]{0,3}){4} \"x\""},
     {'g', "root ::= pair{1,3}\npair ::= [ab]{2,8} | \"a\" pair"}};
 
-TEST(TokenMask, IsWhatTheTokensAre) {
-  const auto tokenizer = wide_tokenizer();
+// Asked with every text of a few characters: each length that a bound can cut.
+constexpr Case kBounds[] = {{'s', R"({"type":"string","minLength":3,"maxLength":9})"},
+                            {'s', R"({"type":"string","minLength":7})"},
+                            {'r', "[^\"]{4,7}"},
+                            {'r', "[^1]{9}"},
+                            {'r', "[a-f]{3}[a-z]*1"},
+                            {'r', "[a-z]{2}[a-f]{2,3}[a-z]{0,2}1"},
+                            {'r', "[a-z]{2,4}([a-f]{1,3}1)*"},
+                            {'r', "([^1]{4,9}|[^g]{3,7}|[a-z]{8,20}1)a"},
+                            {'r', "([a-z]{1,3}|1{2,4}){2,3}"},
+                            {'r', "[a-z]{4,}\"[^a]{6}a*"},
+                            {'g', "root ::= \"1\" item \"1\" item\nitem ::= [^1]{5,12}"},
+                            {'g', "root ::= item{2,3} \"g\"\nitem ::= [a-z]{3,6} | [^a]{4}"}};
+
+void add_texts(std::span<const std::string_view> characters, int length,
+               std::set<std::string>& texts) {
+  std::vector<std::string> longest{""};
+  for (; length > 0; --length) {
+    std::vector<std::string> longer;
+    for (const std::string& text : longest) {
+      for (const std::string_view character : characters)
+        longer.emplace_back(text).append(character);
+    }
+    texts.insert(longer.begin(), longer.end());
+    longest = std::move(longer);
+  }
+}
+
+// Large subtrees of one kind of characters each.
+std::shared_ptr<const Tokenizer> dense_tokenizer() {
+  constexpr std::string_view kAll[] = {"a", "g", "1", "\"", "\xC3\xA9"};
+  constexpr std::string_view kLetters[] = {"a", "g"};
+  constexpr std::string_view kWide[] = {"c", "\xC3\xA9"};
+  std::set<std::string> texts;
+  add_texts(kAll, 2, texts);
+  add_texts(kLetters, 9, texts);
+  add_texts(kWide, 8, texts);
+  return std::make_shared<const test::PieceTokenizer>(
+      std::vector<std::string>(texts.begin(), texts.end()));
+}
+
+void expect_masks(const std::shared_ptr<const Tokenizer>& tokenizer, std::span<const Case> cases) {
   const auto trie = std::make_shared<const TokenTrie>(tokenizer);
   std::mt19937 random(11);
-  for (const Case& test : kCases) {
+  for (const Case& test : cases) {
     const auto program = std::make_shared<const GrammarProgram>(compiled(test.kind, test.source));
     TokenMasks masks(program, trie);
     TokenMasks plain(program, trie);  // asked for single tokens only
@@ -145,19 +187,29 @@ TEST(TokenMask, IsWhatTheTokensAre) {
   }
 }
 
+TEST(TokenMask, IsWhatTheTokensAre) {
+  expect_masks(wide_tokenizer(), kCases);
+}
+
+TEST(TokenMask, CutsAtBounds) {
+  expect_masks(dense_tokenizer(), kBounds);
+}
+
 TEST(TokenMask, SubtreesKnowWhatTheirTextsHold) {
   const auto trie = TokenTrie(wide_tokenizer());
   const TokenTree& tree = trie.tree();
   std::vector<TextClasses> behind(TokenTree::kMaxDepth + 1);
   for (std::uint32_t node = 0; node < tree.nodes().size(); ++node) {
-    ByteClasses classes = 0;
+    ByteClasses classes = 0, whole = 0;
     std::uint32_t characters = 0;
     for (const TokenId id : tree.tokens_under(node)) {
       classify(trie.text(id), behind);
       classes |= behind[tree.nodes()[node].depth].classes;
+      whole |= behind[0].classes;
       characters = std::max(characters, behind[tree.nodes()[node].depth].characters);
     }
     EXPECT_EQ(tree.nodes()[node].classes, classes);
+    EXPECT_EQ(tree.whole_classes(node), whole);
     EXPECT_EQ(tree.nodes()[node].characters, std::min(characters, 255U));
   }
 }
