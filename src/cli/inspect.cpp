@@ -89,7 +89,10 @@ void print_experts(const model::LoadedModel& model) {
 void print_support(const std::shared_ptr<const storage::Checkpoint>& checkpoint) {
   const auto loaded = model::load_model(checkpoint);
   if (loaded) {
-    print(fmt::format("family: {}\n", loaded->hparams().family));
+    const model::Hparams& h = loaded->hparams();
+    // GGUF has one architecture for both.
+    const bool mixtral = h.family == "llama" && h.experts.count > 0;
+    print(fmt::format("family: {}\n", mixtral ? "mixtral" : h.family));
     print_experts(*loaded);
     return;
   }

@@ -125,13 +125,19 @@ Status Executor::run(Phase& phase, std::uint32_t first_step, std::uint32_t last_
 Status Executor::run_observed(Phase& phase, std::uint32_t first_step, std::uint32_t last_step) {
   for (std::uint32_t i = first_step; i < last_step; ++i) {
     const plan::Step& step = phase.plan.steps[i];
-    if (step.op == plan::Op::matmul || step.op == plan::Op::logits) {
-      const plan::Buffer& input = phase.plan.buffers[static_cast<std::size_t>(step.in[0])];
+    const auto show = [&](plan::BufferId id) {
+      const plan::Buffer& buffer = phase.plan.buffers[static_cast<std::size_t>(id)];
       const std::int64_t rows =
-          input.rows.at(batch_.n_tokens, batch_.n_sequences, batch_.n_outputs);
-      observer_->see(phase.plan, step, phase.program->download(step.in[0], rows));
-    }
+          buffer.order == plan::Order::experts
+              ? std::int64_t{batch_.n_tokens} * step.experts_used
+              : buffer.rows.at(batch_.n_tokens, batch_.n_sequences, batch_.n_outputs);
+      observer_->see(phase.plan, step, phase.program->download(id, rows));
+    };
+    const bool multiplies = step.op == plan::Op::matmul || step.op == plan::Op::moe_matmul ||
+                            step.op == plan::Op::logits;
+    if (multiplies) show(step.in[0]);
     ORRERY_TRY_VOID(phase.program->run(batch_, i, i + 1));
+    if (step.op == plan::Op::moe_route) show(step.out[0]);
   }
   return {};
 }

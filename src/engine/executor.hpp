@@ -45,7 +45,7 @@ struct DecodeRow {
 class InputObserver {
  public:
   virtual ~InputObserver() = default;
-  // Before a product with weights: its input, (rows, cols).
+  // The input of a product with weights, (rows, cols), before it; of moe_route what it chose.
   virtual void see(const plan::Plan& plan, const plan::Step& step, std::span<const float> rows) = 0;
 };
 

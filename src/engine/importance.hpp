@@ -17,7 +17,7 @@ namespace orrery::engine {
 // several matrices, one after the other.
 struct ColumnSums {
   std::vector<float> squares;  // (matrices, columns)
-  std::vector<float> counts;   // (matrices): rows summed
+  std::vector<float> counts;   // (matrices), or one for all: rows summed
 };
 
 class Importance {
@@ -32,8 +32,10 @@ class Importance {
 };
 
 // As llama.cpp's tools write them: GGUF with general.type "imatrix" and, for each weight, F32
-// tensors NAME.in_sum2 (columns, matrices) and NAME.counts (1, matrices). E_IMATRIX for a file that
-// is none.
+// tensors NAME.in_sum2 (columns, matrices) and NAME.counts (1, matrices); or, only read, their
+// older form without a magic number: i32 n, then n times { i32 length, name, i32 calls, i32 n, f32
+// means times calls [n] }, then { i32 chunks, i32 length, name of the text }, which may be missing.
+// E_IMATRIX for a file that is none.
 Result<Importance> read_importance(const std::string& path, storage::Io& io);
 Status write_importance(const Importance& importance, const std::string& path, storage::Io& io);
 

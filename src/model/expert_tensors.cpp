@@ -30,7 +30,14 @@ bool Tensors::has_own_tensors(const std::string& name) const {
 }
 
 bool Tensors::has_experts(const std::string& name) const {
-  return has(name) || has_own_tensors(name);
+  return has(name) || has_own_tensors(name) || has_blocks(name);
+}
+
+// Where gate and up stand by turns, those of gate come first here.
+std::uint64_t Tensors::row_in_file(const std::string& name, std::uint64_t r,
+                                   std::uint64_t rows) const {
+  if (expert_layout_ != ExpertLayout::alternate || !name.contains("gate_up")) return r;
+  return r < rows / 2 ? 2 * r : 2 * (r - rows / 2) + 1;
 }
 
 Result<Tensor> Tensors::experts(const std::string& name, std::uint64_t n, std::uint64_t rows,
@@ -39,6 +46,7 @@ Result<Tensor> Tensors::experts(const std::string& name, std::uint64_t n, std::u
     ORRERY_CHECK(known->second.rows == rows && known->second.cols == cols);
     return known->second;
   }
+  if (has_blocks(name)) return experts_of_blocks(name, n, rows, cols);
   const bool stacked = !has_own_tensors(name) && !file_name(name).contains('*');
   const bool flat = expert_layout_ == ExpertLayout::flat;
   const bool turned = flat ? name.contains("down") : expert_layout_ != ExpertLayout::rows;
@@ -77,11 +85,10 @@ Result<Tensor> Tensors::experts(const std::string& name, std::uint64_t n, std::u
   return *first;
 }
 
-// Columns become rows. Alternate ones become the rows of two matrices, one after the other.
+// Columns become rows.
 Result<const std::byte*> Tensors::copy_columns(const TensorInfo& info, const std::string& name,
                                                std::uint64_t n, std::uint64_t rows,
                                                std::uint64_t cols) {
-  const bool alternate = expert_layout_ == ExpertLayout::alternate && name.contains("gate_up");
   const DTypeInfo& type = dtype_info(info.type);
   if (type.block_len != 1) {
     return fail("E_TENSOR",
@@ -94,8 +101,7 @@ Result<const std::byte*> Tensors::copy_columns(const TensorInfo& info, const std
   for (std::uint64_t e = 0; e < n; ++e) {
     const std::byte* expert = info.data + e * rows * cols * size;
     for (std::uint64_t r = 0; r < rows; ++r) {
-      const std::uint64_t half = rows / 2;
-      const std::uint64_t column = !alternate ? r : r < half ? 2 * r : 2 * (r - half) + 1;
+      const std::uint64_t column = row_in_file(name, r, rows);
       for (std::uint64_t c = 0; c < cols; ++c, to += size) {
         std::memcpy(to, expert + (c * rows + column) * size, size);
       }

@@ -49,9 +49,24 @@ Status read_heads(const Source& source, const CommonKeys& keys, const ConfigDefa
   return {};
 }
 
+// Who quantized the weights of a safetensors folder, as config.json says it; MLX gives bits alone.
+Status check_quantization(const Source& source, const Family& family) {
+  const Key method{"", "quantization_config/quant_method"}, bits{"", "quantization/bits"};
+  if (!source.has(method) && !source.has(bits)) return {};
+  ORRERY_TRY(const std::string name, source.text_or(method, "mlx"));
+  // Only the experts of gpt-oss are stored so.
+  if (name == "mxfp4" && family.expert_layout == ExpertLayout::alternate) return {};
+  return fail("E_TENSOR",
+              fmt::format("{} is \"{}\": such weights are not read from safetensors; take the "
+                          "model's files in BF16 or F16, or a GGUF file of it",
+                          source.name(source.has(method) ? method : Key{"", "quantization"}),
+                          name.substr(0, kMaxNameChars)));
+}
+
 }  // namespace
 
 Status read_common(const Source& source, const Family& family, Hparams& h) {
+  ORRERY_TRY_VOID(check_quantization(source, family));
   const CommonKeys& keys = family.keys;
   ORRERY_TRY(h.hidden_dim, source.integer(keys.hidden_dim, 1, kMaxHiddenDim));
   if (family.own_heads) {

@@ -3,6 +3,7 @@
 // usual way round: those that the file holds otherwise are copied, once.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -36,7 +37,7 @@ struct Tensor {
 // How safetensors store the matrices of experts, (rows, cols) each.
 //   rows:      (n, rows, cols), or a tensor for each expert.
 //   columns:   (n, cols, rows); a joint one has the columns of gate and then those of up.
-//   alternate: the same with those of gate and up by turns (gpt-oss).
+//   alternate: the same with those of gate and up by turns, or blocks of MXFP4 (gpt-oss).
 //   flat:      (n * rows, cols), but the last product's (n * cols, rows) (Nomic).
 enum class ExpertLayout : std::uint8_t { rows, columns, alternate, flat };
 
@@ -72,7 +73,8 @@ class Tensors {
   // A filter for each channel: (channels, taps) as f32.
   Result<Tensor> filters(const std::string& name, std::uint64_t channels, std::uint64_t taps);
   Result<std::vector<float>> floats(const std::string& name, std::uint64_t n);
-  // A matrix for each of n experts: one tensor (n, rows, cols), or n tensors of one type.
+  // A matrix for each of n experts: one tensor (n, rows, cols), n tensors of one type, or one of
+  // blocks and one of scales.
   bool has_experts(const std::string& name) const;
   Result<Tensor> experts(const std::string& name, std::uint64_t n, std::uint64_t rows,
                          std::uint64_t cols);
@@ -114,6 +116,12 @@ class Tensors {
   // The name of an expert's own tensor, empty where the format has none.
   std::string expert_name(const std::string& name, std::uint64_t expert) const;
   bool has_own_tensors(const std::string& name) const;
+  std::uint64_t row_in_file(const std::string& name, std::uint64_t r, std::uint64_t rows) const;
+  bool has_blocks(const std::string& name) const;
+  Result<const storage::TensorInfo*> bytes(const std::string& file_name,
+                                           const std::array<std::uint64_t, 4>& dims);
+  Result<Tensor> experts_of_blocks(const std::string& name, std::uint64_t n, std::uint64_t rows,
+                                   std::uint64_t cols);
   Result<const std::byte*> copy_columns(const storage::TensorInfo& info, const std::string& name,
                                         std::uint64_t n, std::uint64_t rows, std::uint64_t cols);
   Result<Tensor> resolve(const std::string& name, std::uint64_t rows, std::uint64_t cols,

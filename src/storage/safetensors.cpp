@@ -19,9 +19,11 @@ struct NamedType {
   DType type;
 };
 
+// Bytes without a sign hold packed weights: what they mean their reader knows, here they are I8.
 constexpr NamedType kTypes[] = {
-    {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16}, {"F64", DType::f64},
-    {"I8", DType::i8},   {"I16", DType::i16}, {"I32", DType::i32},   {"I64", DType::i64},
+    {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16},
+    {"F64", DType::f64}, {"I8", DType::i8},   {"I16", DType::i16},
+    {"I32", DType::i32}, {"I64", DType::i64}, {"U8", DType::i8},
 };
 
 std::optional<DType> type_named(std::string_view name) {
@@ -130,8 +132,11 @@ class HeaderEvents final : public JsonEvents {
     for (const NamedType& entry : kTypes) {
       supported += fmt::format("{}{}", supported.empty() ? "" : ", ", entry.name);
     }
-    return refuse("E_DTYPE", fmt::format("{} has dtype {}, supported are {}", subject(),
-                                         in_quotes(value.string), supported));
+    return refuse(
+        "E_DTYPE",
+        fmt::format("{} has dtype {}, supported are {}; take the model's files in BF16 or "
+                    "F16, or a GGUF file of it",
+                    subject(), in_quotes(value.string), supported));
   }
 
   bool add_dim(std::uint64_t dim) {

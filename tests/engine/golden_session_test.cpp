@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenSession,
                          testing::Values("mixtral", "qwen2-moe", "qwen3-moe", "olmoe", "granitemoe",
                                          "gpt-oss", "deepseek-v2", "deepseek-v2-lite",
                                          "deepseek-v3", "lfm2", "mamba2", "qwen3-next", "llama4",
-                                         "gemma3n", "gemma4", "gemma4-moe"));
+                                         "gemma3n", "gemma4", "gemma4-moe", "gpt-oss-mxfp4"));
 
 // llama.cpp runs a V3 file that names no gating function with softmax; here its bias tells.
 TEST(GatingFunction, AFileWithoutItSaysWhatIsAssumedAndGivesTheSameAnswer) {

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "engine/collect_importance.hpp"
 #include "engine/eval.hpp"
 #include "engine/model.hpp"
 #include "support/memory_io.hpp"
+#include "support/paths.hpp"
 #include "support/sanitized.hpp"
 #include "support/tiny_gguf.hpp"
 #include "tensor/decode.hpp"
@@ -237,6 +239,102 @@ TEST(Importance, IsCollectedWrittenAndRead) {
     return sum;
   };
   EXPECT_LT(cost("told.gguf"), 0.95 * cost("plain.gguf"));
+}
+
+// Of each expert the rows that its routes bring, whatever order the backend keeps them in: rows and
+// blocks of 32, and inputs that are weighed (Llama 4).
+TEST(Importance, OfExpertsCountsEachForItself) {
+  const auto collect = [](const std::string& name, Device device, bool deterministic) {
+    ModelOptions options;
+    options.threads = 2;
+    options.context = 64;
+    options.cache_budget_bytes = 1U << 24;
+    options.device = device;
+    options.deterministic = deterministic;
+    const std::string file =
+        test::source_dir() + "/tests/golden/" + name + "/" + name + "-f16.gguf";
+    const auto model = *Model::open(file, options, storage::system_io());
+    EvalText text;
+    text.context = 32;
+    for (int i = 0; i < 64; ++i) text.tokens.push_back(2 + i * i % 90);
+    return *collect_importance(**Session::open(model->executor()), text);
+  };
+  struct Case {
+    std::string name;
+    bool deterministic;
+  };
+  // Gemma's routers flip where operands are rounded to bf16.
+  for (const auto& [name, deterministic] :
+       {Case{"llama4", true}, Case{"llama4", false}, Case{"gemma4-moe", true}}) {
+    SCOPED_TRACE(name + (deterministic ? " in rows" : " in blocks"));
+    const Importance exact = collect(name, Device::reference, true);
+    const Importance found = collect(name, Device::cpu, deterministic);
+    ASSERT_EQ(found.sums.size(), exact.sums.size());
+    std::size_t compared = 0;
+    for (const auto& [weight, wanted] : exact.sums) {
+      if (!weight.contains("_exps")) continue;
+      const ColumnSums& got = found.sums.at(weight);
+      EXPECT_EQ(std::accumulate(got.counts.begin(), got.counts.end(), 0.0F),
+                std::accumulate(wanted.counts.begin(), wanted.counts.end(), 0.0F));
+      const std::size_t cols = wanted.squares.size() / wanted.counts.size();
+      for (std::size_t e = 0; e < wanted.counts.size(); ++e) {
+        if (got.counts[e] != wanted.counts[e]) continue;  // a token whose experts are close
+        ++compared;
+        for (std::size_t i = e * cols; i < (e + 1) * cols; ++i) {
+          const float slack = 0.05F * wanted.squares[i] + 0.02F * wanted.counts[e];
+          ASSERT_NEAR(got.squares[i], wanted.squares[i], slack) << weight << " " << e;
+        }
+      }
+    }
+    EXPECT_GE(compared, 8U);
+  }
+}
+
+void put(std::string& out, const auto& value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+// llama.cpp's form before GGUF: two experts of two columns, means times calls.
+std::string old_file(std::int32_t columns, float last) {
+  std::string out;
+  const std::string name = "blk.0.ffn_up_exps.weight", text = "wiki.txt";
+  put(out, std::int32_t{1});
+  put(out, static_cast<std::int32_t>(name.size()));
+  out += name;
+  put(out, std::int32_t{7});
+  put(out, columns);
+  for (const float x : {1.0F, 2.0F, 8.0F, last}) put(out, x);
+  put(out, std::int32_t{7});
+  put(out, static_cast<std::int32_t>(text.size()));
+  return out + text;
+}
+
+TEST(Importance, ReadsTheFormBeforeGguf) {
+  test::MemoryIo io;
+  io.files["m.dat"] = old_file(4, 4.0F);
+  const auto read = read_importance("m.dat", io);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->n_chunks, 7U);
+  EXPECT_EQ(read->datasets, std::vector<std::string>{"wiki.txt"});
+  const std::vector<float> first{0.5F, 1.0F}, second{1.0F, 0.5F};
+  EXPECT_EQ(read->columns("blk.0.ffn_up_exps.weight", 0, 2), first);
+  EXPECT_EQ(read->columns("blk.0.ffn_up_exps.weight", 1, 2), second);
+  EXPECT_TRUE(read->columns("blk.0.ffn_up_exps.weight", 0, 3).empty());
+  const auto error_of = [&](const std::string& bytes) {
+    io.files["m.dat"] = bytes;
+    const auto refused = read_importance("m.dat", io);
+    return refused ? std::string("none") : refused.error().message;
+  };
+  EXPECT_NE(error_of(old_file(-4, 4.0F)).find("number of columns is -4"), std::string::npos);
+  EXPECT_NE(error_of(old_file(4, -4.0F)).find("negative"), std::string::npos);
+  EXPECT_NE(error_of(old_file(1 << 30, 4.0F)).find("m.dat"), std::string::npos);
+  const std::string whole = old_file(4, 4.0F);
+  const std::size_t entries = whole.size() - 4 - 4 - std::string("wiki.txt").size();
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    if (n != entries) {
+      EXPECT_NE(error_of(whole.substr(0, n)), "none") << n;
+    }
+  }
 }
 
 TEST(Importance, RefusesOtherFiles) {

@@ -97,8 +97,10 @@ def to_bf16(x):
 def write_safetensors(path, w):
     header, blobs, at = {}, [], 0
     for name, x in w.items():
-        data = to_bf16(x).tobytes()
-        header[name] = {"dtype": "BF16", "shape": list(x.shape), "data_offsets": [at, at + len(data)]}
+        is_bytes = x.dtype == np.uint8
+        data = (x if is_bytes else to_bf16(x)).tobytes()
+        header[name] = {"dtype": "U8" if is_bytes else "BF16", "shape": list(x.shape),
+                        "data_offsets": [at, at + len(data)]}
         at += len(data)
         blobs.append(data)
     text = json.dumps(header).encode()

@@ -148,11 +148,59 @@ TEST(LoadExperts, LayersWithoutExpertsMustExist) {
 TEST(LoadExperts, WhatGptOssAndOlmoeDoNotSupportIsNamed) {
   expect_config_refused(R"("model_type": "gpt_oss", "swiglu_limit": 8.0)", "E_HPARAM",
                         "config.json: swiglu_limit is 8, supported is 7");
-  expect_config_refused(
-      R"("model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"})", "E_TENSOR",
-      "quant_method is \"mxfp4\": experts in blocks are read from GGUF");
   expect_config_refused(R"("model_type": "olmoe", "clip_qkv": 8.0)", "E_HPARAM",
                         "config.json: clip_qkv is set: clamped q, k and v are not supported");
+}
+
+TEST(LoadExperts, QuantizersThatAreUnknownAreNamedWithWhatToDo) {
+  for (const char* method : {"gptq", "awq", "fp8", "bitsandbytes", "compressed-tensors", "mxfp4"}) {
+    const std::string members =
+        R"("model_type": "qwen3_moe", "quantization_config": {"quant_method": ")" +
+        std::string(method) + "\"}";
+    const std::string sentence =
+        "config.json: quantization_config/quant_method is \"" + std::string(method) +
+        "\": such weights are not read from safetensors; take the model's files in BF16 or F16, or "
+        "a GGUF file of it";
+    expect_config_refused(members, "E_TENSOR", sentence.c_str());
+  }
+  expect_config_refused(
+      R"("model_type": "llama", "quantization": {"group_size": 64, "bits": 4})", "E_TENSOR",
+      "config.json: quantization is \"mlx\": such weights are not read from safetensors");
+}
+
+// The golden gpt-oss with a part of its header changed.
+Result<LoadedModel> load_gpt_oss_with(const std::string& header, const std::string& instead) {
+  const std::string golden = test::source_dir() + "/tests/golden/gpt-oss-mxfp4/";
+  const auto read = [&](const char* name) {
+    std::ifstream file(golden + name, std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(file), {}};
+  };
+  std::string bytes = read("model.safetensors");
+  const std::size_t at = bytes.find(header);
+  EXPECT_NE(at, std::string::npos);
+  bytes.replace(at, instead.size(), instead);
+  const test::TempDir folder;
+  folder.write("model.safetensors", bytes);
+  folder.write("config.json", read("config.json"));
+  ORRERY_TRY(auto checkpoint, storage::Checkpoint::open(folder.path(), storage::system_io()));
+  return load_model(std::move(checkpoint));
+}
+
+TEST(LoadExperts, BlocksAndScalesBelongTogether) {
+  const std::string scales = "model.layers.1.mlp.experts.down_proj_scales";
+  const auto missing = load_gpt_oss_with(scales, "model.layers.1.mlp.experts.down_proj_scaleZ");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().kind, "E_TENSOR");
+  EXPECT_THAT(missing.error().message, HasSubstr("tensor " + scales + " is missing"));
+  const std::string entry = scales + R"(": {"dtype": "U8", "shape": [4, )";
+  const auto turned = load_gpt_oss_with(entry + "64, 3]", entry + "3, 64]");
+  ASSERT_FALSE(turned);
+  EXPECT_EQ(turned.error().kind, "E_SHAPE");
+  EXPECT_THAT(turned.error().message,
+              HasSubstr(scales + " has shape (4, 3, 64), the parameters ask for (4, 64, 3)"));
+  const auto whole = load_gpt_oss_with("", "");
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_GT(whole->copied_bytes(), 0U);
 }
 
 // The published models began with 4096 tokens and do not round.

@@ -57,9 +57,9 @@ TEST_P(OwnGolden, ReferenceBackendEqualsDefinitions) {
 
 std::vector<Param> own_cases() {
   std::vector<Param> params;
-  for (const char* name :
-       {"granite", "qwen2-yarn", "phi3-longrope", "mistral-window", "deepseek-yarn", "cohere",
-        "cohere2", "phi2", "starcoder2", "llama4", "gemma3n", "gemma4", "gemma4-moe"}) {
+  for (const char* name : {"granite", "qwen2-yarn", "phi3-longrope", "mistral-window",
+                           "deepseek-yarn", "cohere", "cohere2", "phi2", "starcoder2", "llama4",
+                           "gemma3n", "gemma4", "gemma4-moe", "gpt-oss-mxfp4"}) {
     for (const bool gguf : {true, false}) params.push_back({name, gguf});
   }
   return params;

@@ -78,7 +78,7 @@ inline const HostileFile kRows[] = {
     {"S20", "E_HEADER", [] { return file(tensor(R"("I8")", "[18446744073709551616]", "[0,8]")); }},
     {"S20max", "E_DIM", [] { return file(tensor(R"("I8")", "[18446744073709551615]", "[0,8]")); }},
     {"S21", "E_DTYPE", [] { return file(tensor(R"("F33")", "[8]", "[0,8]")); }},
-    {"S21u8", "E_DTYPE", [] { return file(tensor(R"("U8")", "[8]", "[0,8]")); }},
+    {"S21f8", "E_DTYPE", [] { return file(tensor(R"("F8_E4M3")", "[8]", "[0,8]")); }},
     {"S22", "E_HEADER", [] { return file(tensor("8", "[8]", "[0,8]")); }},
     {"S23", "E_HEADER", [] { return file(tensor(R"("I8")", "[8]", "[0,8,8]")); }},
     {"S24", "E_HEADER", [] { return file(R"({"a":{"dtype":"I8","shape":[8]}})"); }},

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
+#include "backend/cpu/expert_lists.hpp"
 #include "base/check.hpp"
 #include "base/checked.hpp"
 #include "base/clock.hpp"
@@ -324,13 +326,46 @@ std::vector<StepTime> CpuProgram::take_step_times() {
   return times;
 }
 
+// Where rows of a buffer are. Those of experts are asked for in the order of the routes.
+std::vector<std::int32_t> CpuProgram::places(plan::BufferId id, std::int64_t rows) const {
+  std::vector<std::int32_t> places(static_cast<std::size_t>(rows));
+  std::iota(places.begin(), places.end(), 0);
+  const plan::Buffer& buffer = plan_.buffers[static_cast<std::size_t>(id)];
+  if (buffer.order != plan::Order::experts) return places;
+  const auto maker =
+      std::ranges::find_if(plan_.steps, [&](const plan::Step& s) { return s.out[0] == id; });
+  ORRERY_CHECK(maker != plan_.steps.end() && rows % maker->experts_used == 0);
+  Batch batch;
+  batch.n_tokens = static_cast<std::int32_t>(rows / maker->experts_used);
+  const ExpertCounts counts(plan_, *maker);
+  std::vector<std::byte> scratch(ExpertLists::scratch_bytes(counts));
+  const CompileContext context{.plan = &plan_, .scratch = region_.data(), .blocks = blocks_};
+  const BufferRef routes = context.buffer(maker->in[1]);
+  const Worker worker{.batch = &batch};
+  const ExpertLists lists(counts, routes, worker, scratch.data());
+  std::vector<std::int32_t> of_row(places.size());
+  for (const ExpertLists::List& list : lists.lists()) {
+    const std::int32_t begin = buffer.form == plan::Form::bf16 ? 32 * list.first_block : list.begin;
+    for (std::int32_t i = 0; i < list.rows(); ++i) {
+      of_row[static_cast<std::size_t>(list.begin + i)] = begin + i;
+    }
+  }
+  for (std::size_t pair = 0; pair < places.size(); ++pair) {
+    const std::size_t token = pair / maker->experts_used;
+    const auto j = static_cast<std::uint32_t>(pair % maker->experts_used);
+    const std::int32_t row = lists.row(static_cast<std::int32_t>(token), j);
+    places[pair] = of_row[static_cast<std::size_t>(row)];
+  }
+  return places;
+}
+
 std::vector<float> CpuProgram::download(plan::BufferId id, std::int64_t rows) const {
   const plan::Buffer& buffer = plan_.buffers[static_cast<std::size_t>(id)];
   const CompileContext context{.plan = &plan_, .scratch = region_.data(), .blocks = blocks_};
   const BufferRef ref = context.buffer(id);
   std::vector<float> out(static_cast<std::size_t>(rows) * buffer.cols);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* to = out.data() + static_cast<std::size_t>(r) * buffer.cols;
+  float* to = out.data();
+  for (const std::int64_t r : places(id, rows)) {
     if (ref.form == plan::Form::q8) {
       const kernels::Q8Layout layout = kernels::q8_layout(buffer.cols);
       const std::byte* row = ref.bytes(r);
@@ -354,6 +389,7 @@ std::vector<float> CpuProgram::download(plan::BufferId id, std::int64_t rows) co
                     : ref.row(r)[c];
       }
     }
+    to += buffer.cols;
   }
   return out;
 }

@@ -46,6 +46,7 @@ class CpuProgram : public Program {
     return &cursors_[epoch % 3 * static_cast<std::size_t>(team_->size())];
   }
   void fill_rope_tables(int thread);
+  std::vector<std::int32_t> places(plan::BufferId buffer, std::int64_t rows) const;
 
   plan::Plan plan_;
   Bindings bindings_;

@@ -6,7 +6,6 @@
 
 #include "model/families/blocks.hpp"
 #include "model/family.hpp"
-#include "model/limits.hpp"
 #include "model/rope.hpp"
 
 namespace orrery::model {
@@ -37,13 +36,6 @@ void assume_yarn_bounds(const Source& source, Hparams& h) {
 }
 
 Status read(const Source& source, Hparams& h) {
-  const Key method{"", "quantization_config/quant_method"};
-  if (source.has(method)) {
-    ORRERY_TRY(const std::string name, source.text_or(method, ""));
-    return fail("E_TENSOR", fmt::format("{} is \"{}\": experts in blocks are read from GGUF, not "
-                                        "from safetensors",
-                                        source.name(method), name.substr(0, kMaxNameChars)));
-  }
   ORRERY_TRY_VOID(check_constant(source, "swiglu_alpha", 1.702F));
   ORRERY_TRY_VOID(check_constant(source, "swiglu_limit", 7.0F));
   h.activation = plan::Activation::swiglu_clamped;
