@@ -90,6 +90,7 @@ void print_support(const std::shared_ptr<const storage::Checkpoint>& checkpoint)
   const auto loaded = model::load_model(checkpoint);
   if (loaded) {
     print(fmt::format("family: {}\n", loaded->hparams().family));
+    if (loaded->hparams().ranks) print("head: scores a document for a query (/v1/rerank)\n");
     print_experts(*loaded);
     return;
   }
