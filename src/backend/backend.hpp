@@ -42,6 +42,8 @@ struct Batch {
   const std::int32_t* positions = nullptr;     // (n_tokens)
   const std::int32_t* row_sequence = nullptr;  // (n_tokens): index into the page tables
   const std::int32_t* output_rows = nullptr;   // (n_outputs): rows whose logits are wanted
+  // (n_tokens): which of the texts of a pair a row is of, 0 or 1 (BERT's token types). Null: 0.
+  const std::int32_t* types = nullptr;
   // Per cache group: (n_sequences, pages_stride) page numbers; entry i covers positions
   // [64 i, 64 i + 64). Entries of dropped window pages are -1 and never read.
   std::span<const std::int32_t* const> page_tables;

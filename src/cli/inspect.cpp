@@ -93,6 +93,7 @@ void print_support(const std::shared_ptr<const storage::Checkpoint>& checkpoint)
     // GGUF has one architecture for both.
     const bool mixtral = h.family == "llama" && h.experts.count > 0;
     print(fmt::format("family: {}\n", mixtral ? "mixtral" : h.family));
+    if (h.ranks) print("head: scores a document for a query (/v1/rerank)\n");
     print_experts(*loaded);
     return;
   }

@@ -197,6 +197,7 @@ Result<server::ModelFacts> LocalModels::inspect(const server::ModelSource& sourc
   facts.n_tokens = static_cast<std::int32_t>(h.vocab_size);
   facts.embedding_dim = h.embedding_dim();
   facts.writes = h.causal;
+  facts.ranks = h.ranks;
   return facts;
 }
 

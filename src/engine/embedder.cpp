@@ -39,6 +39,7 @@ Result<std::unique_ptr<Embedder>> Embedder::create(BoundPlan bound, backend::Bac
                                                std::move(bound.experts)}));
   embedder->positions_.resize(slice);
   embedder->row_sequence_.resize(slice, 0);
+  embedder->types_.resize(slice, 0);
   embedder->tables_.resize(embedder->kv_->n_groups());
   return embedder;
 }
@@ -60,7 +61,8 @@ Result<std::vector<float>> Embedder::embed(std::span<const text::TokenId> ids,
   std::size_t start = 0, count = 0;
   for (; start < ids.size(); start += count) {
     count = std::min<std::size_t>(ids.size() - start, plan_.capacity.tokens);
-    ORRERY_TRY_VOID(run_slice(ids.subspan(start, count), static_cast<std::uint32_t>(start)));
+    ORRERY_TRY_VOID(
+        run_slice(ids.subspan(start, count), static_cast<std::uint32_t>(start), options.second));
   }
   const float* row = program_->result();
   std::vector<float> vector(row, row + (options.dimensions > 0 ? options.dimensions : dim));
@@ -68,9 +70,12 @@ Result<std::vector<float>> Embedder::embed(std::span<const text::TokenId> ids,
   return vector;
 }
 
-Status Embedder::run_slice(std::span<const text::TokenId> ids, std::uint32_t start) {
+Status Embedder::run_slice(std::span<const text::TokenId> ids, std::uint32_t start,
+                           std::size_t second) {
   ORRERY_TRY_VOID(kv_->extend(sequence_, start + static_cast<std::uint32_t>(ids.size())));
   std::iota(positions_.begin(), positions_.end(), static_cast<std::int32_t>(start));
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    types_[i] = second > 0 && start + i >= second ? 1 : 0;
   for (std::size_t g = 0; g < tables_.size(); ++g) tables_[g] = kv_->table(sequence_, g);
   backend::Batch batch;
   batch.n_tokens = static_cast<std::int32_t>(ids.size());
@@ -78,6 +83,7 @@ Status Embedder::run_slice(std::span<const text::TokenId> ids, std::uint32_t sta
   batch.ids = ids.data();
   batch.positions = positions_.data();
   batch.row_sequence = row_sequence_.data();
+  batch.types = types_.data();
   batch.page_tables = tables_;
   batch.pages_stride = kv_->stride();
   ORRERY_TRY_VOID(program_->run(batch, 0, program_->n_steps()));

@@ -12,6 +12,7 @@ namespace orrery::engine {
 struct EmbedOptions {
   bool normalize = true;         // to length 1
   std::uint32_t dimensions = 0;  // the first so many elements, normalised after the cut; 0: all
+  std::size_t second = 0;        // where the second text of a pair begins; 0: there is none
 };
 
 class Embedder {
@@ -31,14 +32,14 @@ class Embedder {
 
  private:
   Embedder() = default;
-  Status run_slice(std::span<const text::TokenId> ids, std::uint32_t start);
+  Status run_slice(std::span<const text::TokenId> ids, std::uint32_t start, std::size_t second);
 
   plan::Plan plan_;
   std::unique_ptr<KvPages> kv_;
   std::unique_ptr<backend::Program> program_;
   SequenceId sequence_ = 0;
   std::uint32_t context_ = 0;
-  std::vector<std::int32_t> positions_, row_sequence_;  // (capacity)
+  std::vector<std::int32_t> positions_, row_sequence_, types_;  // (capacity)
   std::vector<const std::int32_t*> tables_;
 };
 

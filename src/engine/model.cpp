@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 #include <thread>
@@ -376,8 +377,27 @@ Status Model::prepare_embedder() const {
 
 Result<std::vector<float>> Model::embed(std::span<const text::TokenId> ids,
                                         const EmbedOptions& options) const {
+  if (!loaded_->hparams().ranks) return run_embedder(ids, options);
+  return fail("E_RANKS",
+              "the model scores documents for a query and makes no vectors of texts; "
+              "use it with /v1/rerank of orrery serve");
+}
+
+Result<float> Model::rank(std::span<const text::TokenId> ids, std::size_t second) const {
+  if (!loaded_->hparams().ranks) {
+    return fail("E_NORANK",
+                "the model cannot rank: it has no head that scores a query and a "
+                "document together");
+  }
+  ORRERY_TRY(const std::vector<float> rows,
+             run_embedder(ids, {.normalize = false, .second = second}));
+  return rows.size() == 1 ? rows[0] : 1.0F / (1.0F + std::exp(rows[1] - rows[0]));
+}
+
+Result<std::vector<float>> Model::run_embedder(std::span<const text::TokenId> ids,
+                                               const EmbedOptions& options) const {
   if (options_.device == Device::cpu_f32) {
-    return fail("E_UNSUPPORTED", "vectors of texts are not made on device cpu_f32");
+    return fail("E_UNSUPPORTED", "neither vectors nor ranks are made on device cpu_f32");
   }
   const auto held = turn();
   ORRERY_TRY_VOID(checkpoint_->check_files(true));
@@ -408,9 +428,12 @@ std::unique_lock<FairMutex> Model::turn() const {
 
 Status Model::check_writes() const {
   if (executor_ != nullptr) return {};
-  return fail("E_ENCODER", fmt::format("{}: the model makes vectors of texts and writes none; use "
-                                       "it with embed",
-                                       checkpoint_->label()));
+  const bool ranks = loaded_->hparams().ranks;
+  return fail("E_ENCODER",
+              fmt::format("{}: the model {}", checkpoint_->label(),
+                          ranks ? "scores documents for a query and writes no text; use it with "
+                                  "/v1/rerank of orrery serve"
+                                : "makes vectors of texts and writes none; use it with embed"));
 }
 
 Result<std::uint32_t> Model::load_adapter(const std::string& path, storage::Io& io) const {

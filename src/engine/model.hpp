@@ -118,9 +118,14 @@ class Model : public std::enable_shared_from_this<Model> {
   // open_adapter_file, fit_adapter and Executor::bind_adapter, E_ENCODER.
   Result<std::uint32_t> load_adapter(const std::string& path, storage::Io& io) const;
   // A vector for the tokens (Embedder::embed); made ready at the first call. Errors: those of
-  // Embedder, E_UNSUPPORTED on device cpu_f32, E_CHANGED when a file was written to or cut.
+  // Embedder, E_RANKS for a model that ranks instead, E_UNSUPPORTED on device cpu_f32, E_CHANGED
+  // when a file was written to or cut.
   Result<std::vector<float>> embed(std::span<const text::TokenId> ids,
                                    const EmbedOptions& options = {}) const;
+  // How well a document answers a query, of the tokens of both (rank_text.hpp), the document's from
+  // `second` on: the logit of the model's head; where that has two, the probability of "yes".
+  // E_NORANK for a model that does not rank, and the errors of embed().
+  Result<float> rank(std::span<const text::TokenId> ids, std::size_t second) const;
   // Does now what else the second run of the executor waits for: packs weights.
   Status settle() const;
   // What the packed weights lie in, or whose they are; empty until they are packed.
@@ -143,6 +148,8 @@ class Model : public std::enable_shared_from_this<Model> {
   Status load_encoder(std::uint64_t budget);
   Result<BoundPlan> record_embed(std::uint32_t context) const;
   Status prepare_embedder() const;
+  Result<std::vector<float>> run_embedder(std::span<const text::TokenId> ids,
+                                          const EmbedOptions& options) const;
   void describe();
   [[nodiscard]] std::unique_lock<FairMutex> turn() const;
   Result<std::uint32_t> choose_context(std::span<const plan::CacheGroup> groups,

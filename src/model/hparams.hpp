@@ -144,6 +144,9 @@ struct Hparams {
   // How a text becomes a vector.
   plan::PoolKind pooling = plan::PoolKind::last;
   std::vector<DenseLayer> dense;
+  // The last dense layer gives no vector but what a document is worth as the answer to a query: one
+  // row, or two, the logits of yes and of no.
+  bool ranks = false;
   std::uint32_t text_tokens = 0;  // of a text, where the file says so; 0: the context
 
   std::uint32_t embedding_dim() const { return dense.empty() ? hidden_dim : dense.back().rows; }

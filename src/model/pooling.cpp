@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "model/limits.hpp"
+#include "model/rank_head.hpp"
 #include "storage/config_json.hpp"
 
 namespace orrery::model {
@@ -25,14 +26,18 @@ std::unexpected<Error> unsupported(std::string_view where, std::string_view what
                                       where, what.substr(0, kMaxNameChars)));
 }
 
-Status read_gguf_pooling(const Source& source, Hparams& h) {
+Status read_gguf_pooling(const Source& source, const Tensors& tensors, Hparams& h) {
   const Key key{"pooling_type", ""};
   ORRERY_TRY(const std::uint32_t kind, source.integer_or(key, 0, kRank, 0));
   if (kind == kMean) h.pooling = PoolKind::mean;
   if (kind == kCls) h.pooling = PoolKind::first;
   if (kind == kLast) h.pooling = PoolKind::last;
-  // A causal model of scores is still one that writes text.
-  if (kind == kRank && !h.causal) return unsupported(source.name(key), "rank");
+  // A causal model without the head is still one that writes text.
+  if (kind == kRank && !h.causal && !tensors.has("cls.output.weight")) {
+    return fail("E_TENSOR", source.name(key) +
+                                " says rank, but tensor cls.output.weight, which "
+                                "would, is missing");
+  }
   return {};
 }
 
@@ -139,9 +144,13 @@ Status read_gguf_dense(const Tensors& tensors, Hparams& h) {
 Status read_pooling(const storage::Checkpoint& checkpoint, const Source& source,
                     const Tensors& tensors, Hparams& h) {
   h.pooling = h.causal ? PoolKind::last : PoolKind::mean;
-  if (!source.is_gguf()) return read_modules(checkpoint, tensors, h);
-  ORRERY_TRY_VOID(read_gguf_pooling(source, h));
-  return read_gguf_dense(tensors, h);
+  if (source.is_gguf()) {
+    ORRERY_TRY_VOID(read_gguf_pooling(source, tensors, h));
+    ORRERY_TRY_VOID(read_gguf_dense(tensors, h));
+  } else {
+    ORRERY_TRY_VOID(read_modules(checkpoint, tensors, h));
+  }
+  return read_rank_head(source, tensors, h);
 }
 
 }  // namespace orrery::model

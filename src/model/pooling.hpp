@@ -11,7 +11,8 @@ namespace orrery::model {
 
 // Reads pooling, dense layers and the longest text from GGUF's keys and tensors, or from the
 // modules of Sentence Transformers. Where a file says nothing: the last row of a causal model, the
-// mean of others. E_HPARAM for what is not supported.
+// mean of others. A head that ranks (rank_head.hpp) decides for itself. E_HPARAM for what is not
+// supported, E_TENSOR for what is missing.
 Status read_pooling(const storage::Checkpoint& checkpoint, const Source& source,
                     const Tensors& tensors, Hparams& hparams);
 

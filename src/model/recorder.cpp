@@ -152,11 +152,11 @@ bool Recorder::has_bias(std::string_view stem) const {
   return tensors_.has(full_name(stem, "bias"));
 }
 
-BufferId Recorder::embed_rows(WeightId positions, WeightId row) {
+BufferId Recorder::embed_rows(WeightId positions, WeightId types) {
   embedding_ =
       add("token_embd.weight", tensors_.table("token_embd.weight", h_.vocab_size, h_.hidden_dim), 0,
           h_.vocab_size, h_.hidden_dim);
-  const BufferId x = builder_.embed(embedding_, positions, h_.embedding_scale, row);
+  const BufferId x = builder_.embed(embedding_, positions, h_.embedding_scale, types);
   tap("embed", x);
   return x;
 }
@@ -185,8 +185,10 @@ BufferId Recorder::embed_with_types(bool with_positions) {
   const std::string name = "token_types.weight";
   const std::optional<Tensor> types = tensors_.peek(name);
   const std::uint64_t n_types = types ? types->rows : 1;  // absent: the error says so
-  const WeightId row = add(name, tensors_.table(name, n_types, h_.hidden_dim), 0, 1, h_.hidden_dim);
-  return embed_rows(with_positions ? positions() : kNone, row);
+  const std::uint32_t used = h_.ranks && n_types > 1 ? 2 : 1;
+  const WeightId rows =
+      add(name, tensors_.table(name, n_types, h_.hidden_dim), 0, used, h_.hidden_dim);
+  return embed_rows(with_positions ? positions() : kNone, rows);
 }
 
 plan::NormOptions Recorder::rms_options() const {

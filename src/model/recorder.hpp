@@ -52,7 +52,8 @@ class Recorder {
   // Steps.
   plan::BufferId embed();                 // (N, hidden)
   plan::BufferId embed_with_positions();  // the same, learned positions
-  // The same with the row of the first text of a pair (BERT's token types).
+  // The same with BERT's token types: those of a pair's texts where the model ranks, else the
+  // first one's.
   plan::BufferId embed_with_types(bool positions);
   plan::BufferId norm(std::string_view stem, plan::BufferId x);  // RMSNorm
   plan::BufferId norm_add(std::string_view stem, plan::BufferId x, plan::BufferId residual);
@@ -155,7 +156,7 @@ class Recorder {
   };
   plan::CacheGroup cache_group_of(std::uint32_t layer);
   plan::RecurrenceOptions recurrence();
-  plan::BufferId embed_rows(plan::WeightId positions, plan::WeightId row = plan::kNone);
+  plan::BufferId embed_rows(plan::WeightId positions, plan::WeightId types = plan::kNone);
   plan::WeightId positions();
   std::string full_name(std::string_view stem, std::string_view ending) const;
   plan::WeightId add(const std::string& name, Result<Tensor> tensor, std::uint32_t begin,

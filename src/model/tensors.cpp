@@ -116,6 +116,7 @@ std::string Tensors::file_name(const std::string& name) const {
   const std::string_view known = stem == stems_.end() ? rest.substr(0, dot) : stem->second;
   std::string prefix = prefix_;
   if (known == "lm_head") prefix = prefix_ == "language_model.model." ? "language_model." : "";
+  if (known.starts_with("classifier")) prefix.clear();
   return fmt::format("{}{}{}{}", prefix, layer, known, rest.substr(dot));
 }
 

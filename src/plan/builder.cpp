@@ -81,10 +81,10 @@ BufferId Builder::operand(BufferId x, NumberClass number_class) {
   return out;
 }
 
-BufferId Builder::embed(WeightId table, WeightId positions, float scale, WeightId row) {
+BufferId Builder::embed(WeightId table, WeightId positions, float scale, WeightId types) {
   const BufferId out = buffer("x", kTokens, plan_.weights[table].cols, Form::f32);
   Step& step = append(Op::embed, NumberClass::f32);
-  step.w = {table, positions, row};
+  step.w = {table, positions, types};
   step.scale = scale;
   step.out[0] = out;
   return out;

@@ -114,8 +114,8 @@ class Builder {
   DType dtype(WeightId weight) const { return plan_.weights[weight].dtype; }
   void set_layer(std::int16_t layer) { layer_ = layer; }
 
-  // `row`: one more row that is added to each.
-  BufferId embed(WeightId table, WeightId positions, float scale, WeightId row = kNone);
+  // `types`: rows that are added by token type, or one that is added to each.
+  BufferId embed(WeightId table, WeightId positions, float scale, WeightId types = kNone);
   BufferId norm(std::string name, BufferId x, WeightId weight, const NormOptions& options);
   // One to three weights that share the input; results in order, one buffer each.
   std::vector<BufferId> matmul(std::span<const std::string> names, BufferId x,

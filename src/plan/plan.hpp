@@ -120,8 +120,8 @@ struct CacheGroup {
 inline constexpr std::uint32_t kPageTokens = 64;
 
 enum class Op : std::uint8_t {
-  embed,          // out0 (N, d) = scale * w0[ids] (+ w1[positions] and the row w2 when present);
-                  // an id beyond the rows of w0 takes its first
+  embed,          // out0 (N, d) = scale * w0[ids] (+ w1[positions] and w2[types] when present);
+                  // an id beyond the rows of w0 takes its first; w2 may have one row for all types
   norm,           // out0 = norm(in0) (* w0) (+ bias0) (+ residual); kind in norm_kind; with heads
                   // every one of so many parts of a row by itself, w0 as wide as a row or a part
   quantize_rows,  // out0 (form q8 or bf16) = in0 (form f32)

@@ -28,6 +28,8 @@ constexpr Mapping kMappings[] = {
     {"E_NOTEMPLATE", 501, "no_chat_template"},
     {"E_TEMPLATE", 501, "no_chat_template"},
     {"E_ENCODER", 400, "model_not_generative"},
+    {"E_RANKS", 400, "model_not_embedding"},
+    {"E_NORANK", 501, "not_supported"},
     {"E_UNSUPPORTED", 501, "not_supported"},
     {"E_BUSY", 503, "queue_full"},
     {"E_STOPPED", 503, "draining"},

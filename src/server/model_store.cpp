@@ -8,7 +8,15 @@ ModelFacts facts_of(const engine::Model& model) {
           .n_tokens = model.n_tokens(),
           .embedding_dim = model.hparams().embedding_dim(),
           .writes = writes,
+          .ranks = model.hparams().ranks,
           .slots = writes ? model.options().max_sequences : 0};
+}
+
+std::vector<std::string_view> capabilities(const ModelFacts& facts) {
+  std::vector<std::string_view> all;
+  if (facts.writes) all.emplace_back("completion");
+  all.emplace_back(facts.ranks ? "rerank" : "embedding");
+  return all;
 }
 
 std::uint64_t memory_of(const engine::ModelInfo& info) {

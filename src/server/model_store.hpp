@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "engine/model.hpp"
@@ -29,10 +31,13 @@ struct ModelFacts {
   engine::ModelInfo info;
   std::int32_t n_tokens = 0;
   std::uint64_t embedding_dim = 0;
-  bool writes = false;      // or makes vectors alone
+  bool writes = false;      // or reads alone
+  bool ranks = false;       // makes no vectors
   std::uint32_t slots = 0;  // sequences of its cache
 };
 ModelFacts facts_of(const engine::Model& model);
+// What it is for: "completion", "embedding", "rerank".
+std::vector<std::string_view> capabilities(const ModelFacts& facts);
 
 // What it takes of the memory budget: its weights once, wherever they lie (mapped pages of the
 // file, packed), converted copies, the programs' scratch, and all that its cache may grow to.

@@ -118,8 +118,7 @@ ApiResult<std::shared_ptr<ServedModel>> Models::find(std::string_view name) cons
 ApiResult<std::shared_ptr<ServedModel>> Models::find_writer(std::string_view name) const {
   ORRERY_TRY(auto model, find(name));
   if (model->scheduler != nullptr) return model;
-  return refuse(400, "the model makes vectors of texts and writes none", "model",
-                "model_not_generative");
+  return std::unexpected(not_generative(*model));
 }
 
 std::vector<std::shared_ptr<ServedModel>> Models::all() const {

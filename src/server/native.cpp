@@ -31,6 +31,7 @@ ApiStatus native_props(App& app, const CallPtr& call) {
   out["total_slots"] = model.facts == nullptr ? 0 : model.facts->slots;
   out["model_alias"] = model.id;
   out["device"] = info.device;
+  if (model.facts != nullptr) out["capabilities"] = capabilities(*model.facts);
   out["build_info"] = "orrery " + app.version;
   out["modalities"]["vision"] = false;
   out["modalities"]["audio"] = false;

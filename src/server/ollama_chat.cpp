@@ -144,7 +144,7 @@ ApiStatus start(App& app, const CallPtr& call, const OllamaOptions& options,
 
 ApiStatus check_writes(const ServedModel& model) {
   if (model.scheduler != nullptr) return {};
-  return refuse(400, "the model makes vectors of texts and writes none", "model");
+  return std::unexpected(not_generative(model));
 }
 
 }  // namespace

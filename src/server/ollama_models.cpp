@@ -26,8 +26,7 @@ Json details(const ModelStatus& model) {
 
 Json capabilities(const ModelStatus& model) {
   if (model.facts == nullptr) return Json::array({"completion"});
-  return model.facts->writes ? Json::array({"completion", "embedding"})
-                             : Json::array({"embedding"});
+  return capabilities(*model.facts);
 }
 
 std::string modified_at(const ModelStatus& model) {

@@ -32,6 +32,7 @@ Json model_object(const ModelStatus& model) {
     meta["n_ctx_train"] = info.training_context;
     meta["n_vocab"] = model.facts->n_tokens;
     meta["size"] = info.weight_bytes;
+    meta["capabilities"] = capabilities(*model.facts);
   }
   Json out = Json::object();
   out["id"] = model.id;

@@ -4,6 +4,14 @@
 
 namespace orrery::server {
 
+ApiError not_generative(const ServedModel& served) {
+  return {400,
+          served.model->hparams().ranks
+              ? "the model scores documents for a query and writes no text; use it with /v1/rerank"
+              : "the model makes vectors of texts and writes none",
+          "model", "model_not_generative"};
+}
+
 void prepare_texts(ServedModel& served) {
   const std::shared_ptr<const text::Tokenizer> tokenizer(served.model, &served.model->tokenizer());
   served.grammars = std::make_unique<text::Grammars>(tokenizer);

@@ -9,6 +9,7 @@
 
 #include "engine/model.hpp"
 #include "engine/scheduler.hpp"
+#include "server/api_error.hpp"
 #include "server/lora.hpp"
 #include "text/grammar.hpp"
 #include "text/infill.hpp"
@@ -32,6 +33,9 @@ struct ServedModel {
   // Longest prompt with its answer, in tokens.
   std::uint32_t context() const { return model->info().context; }
 };
+
+// What is refused of a model without a scheduler.
+ApiError not_generative(const ServedModel& served);
 
 // How the model's replies are written, as its template shows it.
 void prepare_texts(ServedModel& served);

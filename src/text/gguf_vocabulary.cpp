@@ -190,6 +190,13 @@ Status read_around(const Metadata& metadata, bool bos, bool eos, TokenizerSpec& 
   return {};
 }
 
+// RoBERTa's pair, <s> a </s></s> b </s>, which the vocabularies with </s> at the end are trained
+// on.
+void end_twice(TokenizerSpec& spec) {
+  spec.between = spec.suffix;
+  spec.between.insert(spec.between.end(), spec.suffix.begin(), spec.suffix.end());
+}
+
 void list_added(const TokenizerSpec& spec, bool swallows_space, std::vector<AddedToken>& added) {
   for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
     const TokenType type = spec.types[i];
@@ -267,13 +274,17 @@ Status read_bpe(const Metadata& metadata, std::string_view name, TokenizerSpec& 
     spec.byte_level = true;
     if (pre->nfc) spec.normalizer.push_back({.kind = Kind::nfc});
   }
-  return read_around(metadata, pre->add_bos, pre->add_sep, spec);
+  ORRERY_TRY_VOID(read_around(metadata, pre->add_bos, pre->add_sep, spec));
+  if (pre->add_sep) end_twice(spec);
+  return {};
 }
 
 Status read_unigram(const Metadata& metadata, TokenizerSpec& spec) {
   spec.fuse_unknown = true;
   ORRERY_TRY_VOID(read_spm_style(metadata, false, spec));
-  return read_around(metadata, false, true, spec);
+  ORRERY_TRY_VOID(read_around(metadata, false, true, spec));
+  end_twice(spec);
+  return {};
 }
 
 Status read_wordpiece(const Metadata& metadata, TokenizerSpec& spec) {

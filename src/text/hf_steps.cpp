@@ -230,6 +230,19 @@ Status add_template(const Json& json, TokenizerSpec& spec) {
     const Json& entry = hf_member(tokens, hf_text(token, "id", ""));
     ORRERY_TRY_VOID(add_ids(hf_member(entry, "ids"), is_after ? spec.suffix : spec.prefix));
   }
+  // Of a pair what stands between its texts; around them is what is around one.
+  int texts = 0;
+  std::vector<TokenId> between;
+  for (const Json& item : hf_member(json, "pair")) {
+    const Json& token = hf_member(item, "SpecialToken");
+    if (token.is_null()) {
+      ++texts;
+    } else if (texts == 1) {
+      const Json& entry = hf_member(tokens, hf_text(token, "id", ""));
+      ORRERY_TRY_VOID(add_ids(hf_member(entry, "ids"), between));
+    }
+  }
+  if (texts == 2) spec.between = std::move(between);
   return {};
 }
 
@@ -249,6 +262,10 @@ Status add_post_processor(const Json& json, int nesting, TokenizerSpec& spec) {
         return fail("E_TOKENIZER", "tokenizer.json: " + type + " without " + std::string(key));
       }
       ORRERY_TRY_VOID(add_ids(Json::array({pair[1]}), key == "cls" ? spec.prefix : spec.suffix));
+    }
+    spec.between = spec.suffix;
+    if (type == "RobertaProcessing") {
+      spec.between.insert(spec.between.end(), spec.suffix.begin(), spec.suffix.end());
     }
   } else if (type != "ByteLevel") {
     return fail("E_TOKENIZER",

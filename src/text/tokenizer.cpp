@@ -93,7 +93,7 @@ Status check_ids(const TokenizerSpec& spec) {
   for (const TokenId id : special.end_of_generation) {
     if (id == kNoToken || is_bad(id)) return refuse("an end of generation", id);
   }
-  for (const std::vector<TokenId>* ids : {&spec.prefix, &spec.suffix}) {
+  for (const std::vector<TokenId>* ids : {&spec.prefix, &spec.suffix, &spec.between}) {
     for (const TokenId id : *ids) {
       if (id == kNoToken || is_bad(id)) return refuse("a token around the text", id);
     }
@@ -194,6 +194,9 @@ class SpecTokenizer final : public Tokenizer {
         return "wordpiece";
     }
     return "";
+  }
+  Pair pair() const override {
+    return {spec_.prefix, spec_.between.empty() ? spec_.suffix : spec_.between, spec_.suffix};
   }
 
  private:

@@ -60,6 +60,12 @@ class Tokenizer {
   // The text of a token as the vocabulary spells it.
   virtual std::string_view token_text(TokenId id) const = 0;
   virtual std::string_view model_name() const = 0;  // "bpe", "spm", "unigram", "wordpiece"
+  // The texts of a pair, each encoded without add_special, as the model was trained to read them:
+  // [CLS] a [SEP] b [SEP].
+  struct Pair {
+    std::span<const TokenId> before, between, after;
+  };
+  virtual Pair pair() const { return {}; }
 };
 
 // Holds bytes back until they are whole UTF-8, so that a stream never splits a character.

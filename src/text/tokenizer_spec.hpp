@@ -122,6 +122,7 @@ struct TokenizerSpec {
   std::uint32_t max_word_chars = 100;  // WordPiece: longer words are unknown
 
   std::vector<TokenId> prefix, suffix;  // what add_special puts around a text
+  std::vector<TokenId> between;         // the texts of a pair; empty: suffix
   SpecialTokens special;
   std::shared_ptr<const void> owner;  // keeps the bytes of the views alive
 };

@@ -179,7 +179,8 @@ class Completions(Case):
         for path in ("/v1/rerank", "/v1/reranking", "/rerank", "/reranking"):
             self.assertEqual(self.post(path, body, 501)["error"]["type"], "not_supported_error")
         for wrong in ({"query": "a"}, {"documents": ["a"]}, {"query": "a", "documents": []},
-                      {"query": 1, "documents": ["a"]}, {"query": "a", "documents": "a"}):
+                      {"query": 1, "documents": ["a"]}, {"query": "a", "documents": "a"},
+                      {"query": "", "documents": ["a"]}, {"query": "a", "texts": [1]}):
             self.post("/v1/rerank", wrong, 400)
         self.post("/v1/rerank", {**body, "model": "none"}, 404)
 

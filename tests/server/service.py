@@ -34,8 +34,8 @@ def needs(*modules):
 
 
 class Server:
-    def __init__(self, *arguments, environment=None):
-        command = [program(), "serve", "--port", "0", "--ctx", "2048", "--deterministic",
+    def __init__(self, *arguments, environment=None, context=2048):
+        command = [program(), "serve", "--port", "0", "--ctx", str(context), "--deterministic",
                    *arguments]
         # A file and not a pipe, which nobody would empty.
         self.errors = tempfile.TemporaryFile()
@@ -124,10 +124,11 @@ class ServedCase(unittest.TestCase):
 
     arguments = ()
     environment = None
+    context = 2048  # tokens; 0: the model's own
 
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(*cls.arguments, environment=cls.environment)
+        cls.server = Server(*cls.arguments, environment=cls.environment, context=cls.context)
 
     @classmethod
     def tearDownClass(cls):

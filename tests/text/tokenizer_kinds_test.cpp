@@ -52,6 +52,38 @@ INSTANTIATE_TEST_SUITE_P(All, HuggingFaceKindTest,
                                          "unigram"),
                          [](const auto& param_info) { return param_info.param; });
 
+TEST(PairTest, StandsAsThePostProcessorSays) {
+  const auto between = [](json tokenizer, const json& post_processor) {
+    if (!post_processor.is_null()) tokenizer["post_processor"] = post_processor;
+    auto spec = spec_from_json(tokenizer.dump(), "", "");
+    EXPECT_TRUE(spec) << spec.error().message;
+    const auto built = build_tokenizer(std::move(*spec));
+    EXPECT_TRUE(built) << built.error().message;
+    const auto ids = (*built)->pair().between;
+    return std::vector<TokenId>(ids.begin(), ids.end());
+  };
+  const json roberta = load_case("roberta").at("tokenizer");
+  EXPECT_THAT(between(roberta, nullptr), testing::ElementsAre(2, 2));
+  json bert = roberta.at("post_processor");
+  bert["type"] = "BertProcessing";
+  EXPECT_THAT(between(roberta, bert), testing::ElementsAre(2));
+  const auto piece = [](const char* kind, const char* id) {
+    return json{{kind, {{"id", id}, {"type_id", 0}}}};
+  };
+  const json one = {piece("SpecialToken", "<s>"), piece("Sequence", "A"),
+                    piece("SpecialToken", "</s>")};
+  json two = one;
+  two.push_back(piece("SpecialToken", "<s>"));
+  two.push_back(piece("Sequence", "B"));
+  json processor = {{"type", "TemplateProcessing"},
+                    {"single", one},
+                    {"pair", two},
+                    {"special_tokens", {{"<s>", {{"ids", {0}}}}, {"</s>", {{"ids", {2}}}}}}};
+  EXPECT_THAT(between(roberta, processor), testing::ElementsAre(2, 0));
+  processor["pair"] = one;  // of one text: as around it
+  EXPECT_THAT(between(roberta, processor), testing::ElementsAre(2));
+}
+
 int base64_value(char c) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,4 +1,5 @@
-// embed: rows of the vocabulary table (and of learned positions) -> the residual stream.
+// embed: rows of the vocabulary table (of learned positions, of token types) -> the residual
+// stream.
 #include "backend/cpu/step.hpp"
 #include "tensor/decode.hpp"
 
@@ -10,7 +11,8 @@ class Embed : public CpuStep {
   Embed(const CompileContext& context, const plan::Step& step)
       : table_(context.info(step.w[0])),
         table_data_(context.weight(step.w[0])),
-        row_(context.vector(step.w[2])),
+        types_(context.vector(step.w[2])),
+        typed_(types_ != nullptr && context.info(step.w[2]).rows > 1),
         out_(context.buffer(step.out[0])),
         scale_(step.scale),
         kernels_(*context.kernels) {
@@ -60,7 +62,10 @@ class Embed : public CpuStep {
     if (scale_ != 1.0F || position != nullptr) {
       kernels_.rows->scale_add(out, scale_, position, static_cast<int>(cols));
     }
-    if (row_ != nullptr) kernels_.rows->add(out, row_, out, static_cast<int>(cols));
+    if (types_ != nullptr) {
+      const bool second = typed_ && batch.types != nullptr && batch.types[r] == 1;
+      kernels_.rows->add(out, types_ + (second ? cols : 0), out, static_cast<int>(cols));
+    }
   }
 
   static void decode(const plan::Weight& table, const std::byte* data, std::int32_t row,
@@ -80,7 +85,8 @@ class Embed : public CpuStep {
   const std::byte* table_data_;
   const plan::Weight* positions_ = nullptr;
   const std::byte* positions_data_ = nullptr;
-  const float* row_;  // added to every row, or null
+  const float* types_;  // (types, cols) that are added, or null
+  bool typed_;          // more than one
   BufferRef out_;
   float scale_;
   kernels::KernelSet kernels_;

@@ -47,7 +47,8 @@ void ReferenceProgram::embed(const plan::Step& step, const Batch& batch) {
       for (std::uint32_t i = 0; i < cols; ++i) out[i] += values[i];
     };
     add(step.w[1], batch.positions[row]);
-    add(step.w[2], 0);
+    const bool typed = step.w[2] != plan::kNone && plan_.weights[step.w[2]].rows > 1;
+    add(step.w[2], typed && batch.types != nullptr ? batch.types[row] : 0);
   }
 }
 
