@@ -86,11 +86,13 @@ class RankGolden : public ::testing::TestWithParam<Param> {
 };
 
 TEST_P(RankGolden, Reference) {
-  expect_all({.device = Device::reference, .k_type = DType::f32, .v_type = DType::f32}, kExact);
+  expect_all({.device = Device::reference, .isa = "", .k_type = DType::f32, .v_type = DType::f32},
+             kExact);
 }
 
 TEST_P(RankGolden, CpuF32) {
-  expect_all({.deterministic = true, .k_type = DType::f32, .v_type = DType::f32}, kExact);
+  expect_all({.isa = "", .deterministic = true, .k_type = DType::f32, .v_type = DType::f32},
+             kExact);
 }
 
 TEST_P(RankGolden, CpuB16) {
@@ -153,7 +155,8 @@ TEST(Rank, LongDocumentsAreRefusedOrCut) {
 }
 
 TEST(Rank, TemplatesAreCutInsideOfThem) {
-  const auto model = open(folder_of("qwen3-rank") + "/qwen3-rank-f16.gguf", {.context = 128});
+  const auto model =
+      open(folder_of("qwen3-rank") + "/qwen3-rank-f16.gguf", {.isa = "", .context = 128});
   ASSERT_NE(model, nullptr);
   const Golden pair = golden_of("qwen3-rank").at(0);
   const std::string longer = repeat("\xC3\xA9", 100);  // two bytes, two tokens, a character
