@@ -16,6 +16,7 @@ constexpr double kPromptShare = 0.6;
 // are unpacked once a slice: shorter ones pay more for a token than they spare the streams.
 constexpr std::uint32_t kBlock = 32, kLeastSlice = 64;
 constexpr double kNewest = 0.25;  // weight of the newest measurement in a moving average
+constexpr double kOlder = 0.98;   // weight of what came before, in recent decode: some 50 steps
 
 }  // namespace
 
@@ -43,7 +44,9 @@ SchedulerLoop::SchedulerLoop(Writer writer, std::uint32_t running, Clock clock,
       clock_(std::move(clock)),
       ended_(std::move(ended)),
       cache_(writer_.executor),
-      scratch_(std::make_shared<Candidates>(static_cast<std::size_t>(writer_.vocab))) {
+      scratch_(std::make_shared<Candidates>(static_cast<std::size_t>(writer_.vocab))),
+      decode_costs_(writer_.executor->decode_plan()),
+      prefill_costs_(writer_.executor->prefill_plan()) {
   rows_.reserve(running);
   sessions_.reserve(running);
   ids_.reserve(running);
@@ -53,8 +56,41 @@ SchedulerLoop::SchedulerLoop(Writer writer, std::uint32_t running, Clock clock,
 void SchedulerLoop::tick() {
   end_cancelled();
   admit();
+  const double start = clock_();
+  const std::uint64_t batches = stats_.decode_ticks, slices = stats_.prefill_slices;
   decode();
   prefill();
+  if (stats_.prefill_slices > slices) {
+    stats_.prompt_steps.add(clock_() - start);
+  } else if (stats_.decode_ticks > batches) {
+    stats_.decode_steps.add(clock_() - start);
+  }
+}
+
+// Before its tokens are delivered: that may end sequences.
+void SchedulerLoop::count_batch() {
+  const auto n = static_cast<std::uint32_t>(rows_.size());
+  plan::StepCost cost = decode_costs_.linear({.sequences = n, .outputs = n});
+  for (const Task* task : rows_) {
+    const auto held = static_cast<std::uint32_t>(task->session->held().size());
+    const plan::StepCost own = decode_costs_.attention({.position = held - 1});
+    cost.bytes += own.bytes;
+    cost.operations += own.operations;
+  }
+  stats_.read_bytes += cost.bytes;
+  stats_.operations += cost.operations;
+  stats_.recent_decode_bytes = kOlder * stats_.recent_decode_bytes + cost.bytes;
+}
+
+void SchedulerLoop::count_slice(const Task& task, std::uint32_t tokens, bool is_last) {
+  const plan::RunCosts& costs =
+      writer_.executor->prefers_decode(tokens) ? decode_costs_ : prefill_costs_;
+  const auto held = static_cast<std::uint32_t>(task.session->held().size());
+  const plan::Work work{.tokens = tokens, .outputs = is_last ? 1U : 0U, .position = held - tokens};
+  for (const plan::StepCost& cost : {costs.linear(work), costs.attention(work)}) {
+    stats_.read_bytes += cost.bytes;
+    stats_.operations += cost.operations;
+  }
 }
 
 // Those of the last token longest ago, where there are more than a batch takes.
@@ -105,6 +141,7 @@ bool SchedulerLoop::run_rows() {
 void SchedulerLoop::decode() {
   const double start = clock_();
   if (!run_rows()) return;
+  count_batch();
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     rows_[i]->decoded_at = ++decoded_rows_;
     deliver(*rows_[i], chosen_[i]);
@@ -112,6 +149,7 @@ void SchedulerLoop::decode() {
   const double seconds = clock_() - start;
   ++stats_.decode_ticks;
   stats_.decode_seconds += seconds;
+  stats_.recent_decode_seconds = kOlder * stats_.recent_decode_seconds + seconds;
   // What nobody used is kept for one slice: a short prompt need not wait.
   credit_ = std::min(credit_ + kPromptShare * seconds, slice_seconds());
 }
@@ -198,6 +236,7 @@ bool SchedulerLoop::run_slice(Task& task, std::uint32_t tokens) {
   }
   task.sliced_at = ++slices_;
   ++stats_.prefill_slices;
+  count_slice(task, tokens, is_last);
   tell_progress(task);
   if (is_last) deliver(task, chosen);
   return true;
