@@ -71,6 +71,17 @@ double read_rate(ThreadTeam& team, ReadJob& job, Read read) {
   return best_stretch(job.done, start);
 }
 
+std::vector<std::span<const std::byte>> pieces_of(
+    const std::vector<std::span<const std::byte>>& spans) {
+  std::vector<std::span<const std::byte>> pieces;
+  for (std::span<const std::byte> span : spans) {
+    for (std::size_t at = 0; at < span.size(); at += kPiece) {
+      pieces.push_back(span.subspan(at, std::min(kPiece, span.size() - at)));
+    }
+  }
+  return pieces;
+}
+
 }  // namespace
 
 double Roofline::multiply(plan::NumberClass number_class) const {
@@ -82,11 +93,7 @@ double Roofline::multiply(plan::NumberClass number_class) const {
 Roofline measure_reads(const std::vector<std::span<const std::byte>>& spans, int threads,
                        const kernels::PeakKernels& peaks) {
   ReadJob job;
-  for (std::span<const std::byte> span : spans) {
-    for (std::size_t at = 0; at < span.size(); at += kPiece) {
-      job.pieces.push_back(span.subspan(at, std::min(kPiece, span.size() - at)));
-    }
-  }
+  job.pieces = pieces_of(spans);
   ThreadTeam team(threads);
   Roofline roofline;
   const double start = now_seconds();
@@ -98,6 +105,28 @@ Roofline measure_reads(const std::vector<std::span<const std::byte>>& spans, int
         std::max(roofline.prefetched_read, read_rate(team, job, peaks.read_ahead));
   }
   return roofline;
+}
+
+double measure_reads_beside(const engine::Model& model, const kernels::PeakKernels& peaks) {
+  const auto executor = model.executor();
+  std::vector<std::span<const std::byte>> all;
+  {
+    const auto turn = executor->turn();  // they may be packed just now
+    all = pieces_of(model.weight_spans());
+  }
+  ThreadTeam team(model.info().threads);
+  const std::size_t most = std::min(all.size(), kStretch / kPiece);
+  ReadJob job;
+  double best = 0;
+  std::size_t next = 0;
+  const double start = now_seconds();
+  for (int n = 0; n < kMostReads && now_seconds() - start < kReadSeconds; ++n) {
+    job.pieces.clear();
+    while (job.pieces.size() < most) job.pieces.push_back(all[next++ % all.size()]);
+    const auto turn = executor->turn();
+    best = std::max(best, read_rate(team, job, n % 2 == 0 ? peaks.read : peaks.read_ahead));
+  }
+  return best;
 }
 
 void measure_products(Roofline& roofline, int threads, const kernels::PeakKernels& peaks) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/model.hpp"
 #include "kernels/peak_kernels.hpp"
 #include "plan/cost.hpp"
 
@@ -26,6 +27,10 @@ struct Roofline {
 // of 32 MiB counts.
 Roofline measure_reads(const std::vector<std::span<const std::byte>>& spans, int threads,
                        const kernels::PeakKernels& peaks);
+// Bytes per second that the threads of a model that is being served can read of its weights: the
+// fastest of stretches of 32 MiB, each in the executor's turn, so that running answers and this do
+// not disturb each other and none waits for more than one of them. A second at most.
+double measure_reads_beside(const engine::Model& model, const kernels::PeakKernels& peaks);
 // Fills in the products.
 void measure_products(Roofline& roofline, int threads, const kernels::PeakKernels& peaks);
 

@@ -10,9 +10,12 @@
 
 #include "cli/app.hpp"
 #include "cli/local_models.hpp"
+#include "cli/model_arg.hpp"
+#include "cli/roofline.hpp"
 #include "cli/serve_settings.hpp"
 #include "cli/terminal.hpp"
 #include "cli/version.hpp"
+#include "kernels/dispatch.hpp"
 
 namespace orrery::cli {
 namespace {
@@ -88,8 +91,15 @@ void wait_and_drain(server::Server& server, std::chrono::seconds grace) {
   drainer.join();
 }
 
+// What `orrery bench` holds decode against.
+double read_bandwidth(const engine::Model& model) {
+  const auto kernels = kernels::choose_kernels(forced_isa());
+  return kernels ? measure_reads_beside(model, kernels::peak_kernels(*kernels)) : 0;
+}
+
 Status serve(const ServeOptions& options) {
   ORRERY_TRY(ServeSettings settings, options.read());
+  settings.server.read_bandwidth = read_bandwidth;
   settings.server.version = kVersion;
   if (settings.logs_requests) settings.server.log = print_note;
   const bool others = !settings.folders.empty() || settings.local_models;

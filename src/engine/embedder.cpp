@@ -45,7 +45,8 @@ Result<std::unique_ptr<Embedder>> Embedder::create(BoundPlan bound, backend::Bac
 }
 
 Result<std::vector<float>> Embedder::embed(std::span<const text::TokenId> ids,
-                                           const EmbedOptions& options) {
+                                           const EmbedOptions& options,
+                                           const std::function<void()>& between) {
   if (ids.empty()) return fail("E_TOKENS", "there is no token to make a vector of");
   if (ids.size() > context_) {
     return fail("E_CONTEXT", fmt::format("the text has {} tokens, the model reads {} at most; "
@@ -61,8 +62,9 @@ Result<std::vector<float>> Embedder::embed(std::span<const text::TokenId> ids,
   std::size_t start = 0, count = 0;
   for (; start < ids.size(); start += count) {
     count = std::min<std::size_t>(ids.size() - start, plan_.capacity.tokens);
-    ORRERY_TRY_VOID(
-        run_slice(ids.subspan(start, count), static_cast<std::uint32_t>(start), options.second));
+    if (start > 0 && between) between();
+    ORRERY_TRY_VOID(run_slice(ids.subspan(start, count), static_cast<std::uint32_t>(start),
+                              options.second, between));
   }
   const float* row = program_->result();
   std::vector<float> vector(row, row + (options.dimensions > 0 ? options.dimensions : dim));
@@ -71,7 +73,7 @@ Result<std::vector<float>> Embedder::embed(std::span<const text::TokenId> ids,
 }
 
 Status Embedder::run_slice(std::span<const text::TokenId> ids, std::uint32_t start,
-                           std::size_t second) {
+                           std::size_t second, const std::function<void()>& between) {
   ORRERY_TRY_VOID(kv_->extend(sequence_, start + static_cast<std::uint32_t>(ids.size())));
   std::iota(positions_.begin(), positions_.end(), static_cast<std::int32_t>(start));
   for (std::size_t i = 0; i < ids.size(); ++i)
@@ -86,7 +88,14 @@ Status Embedder::run_slice(std::span<const text::TokenId> ids, std::uint32_t sta
   batch.types = types_.data();
   batch.page_tables = tables_;
   batch.pages_stride = kv_->stride();
-  ORRERY_TRY_VOID(program_->run(batch, 0, program_->n_steps()));
+  // Layers are alike, so that a part of the steps is the same part of the work.
+  const std::uint32_t n = program_->n_steps();
+  const auto tokens = static_cast<std::uint32_t>(ids.size());
+  const std::uint32_t part = std::max(1U, n * kPartTokens / std::max(tokens, kPartTokens));
+  for (std::uint32_t first = 0; first < n; first += part) {
+    if (first > 0 && between) between();
+    ORRERY_TRY_VOID(program_->run(batch, first, std::min(n, first + part)));
+  }
   kv_->drop_behind(sequence_);
   return {};
 }

@@ -1,6 +1,8 @@
 // Vectors of texts: the forward pass that ends with one row instead of logits.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -24,15 +26,19 @@ class Embedder {
 
   // E_CONTEXT when there are more tokens than the context, E_TOKENS when there are none, E_RANGE
   // for more dimensions than the vector has, E_NAN when it is not finite. The backend's threads
-  // must be free: hold Model's turn.
-  Result<std::vector<float>> embed(std::span<const text::TokenId> ids, const EmbedOptions& options);
+  // must be free: hold Model's turn. `between` is called between parts of the work, each of which
+  // takes about what kPartTokens tokens take: others may run then, but not this.
+  Result<std::vector<float>> embed(std::span<const text::TokenId> ids, const EmbedOptions& options,
+                                   const std::function<void()>& between = {});
+  static constexpr std::uint32_t kPartTokens = 64;
 
   const plan::Plan& plan() const { return plan_; }  // as it is run
   const backend::Program& program() const { return *program_; }
 
  private:
   Embedder() = default;
-  Status run_slice(std::span<const text::TokenId> ids, std::uint32_t start, std::size_t second);
+  Status run_slice(std::span<const text::TokenId> ids, std::uint32_t start, std::size_t second,
+                   const std::function<void()>& between);
 
   plan::Plan plan_;
   std::unique_ptr<KvPages> kv_;

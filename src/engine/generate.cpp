@@ -1,5 +1,6 @@
 #include "engine/generate.hpp"
 
+#include <mutex>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -20,7 +21,6 @@ class Generator {
     evaluate_.overflow = options.overflow;
     evaluate_.keep = options.keep;
     evaluate_.cancel = options.cancel;
-    evaluate_.progress = options.prefill_progress;
   }
 
   // Files that were written to give a wrong answer without a fault: looked at before and after.
@@ -63,7 +63,13 @@ class Generator {
     const bool is_first = !has_token_;
     text::TokenId token = text::kNoToken;
     {
-      const auto turn = session_.executor().turn();
+      std::unique_lock turn = session_.executor().turn();
+      // After every slice but the last: others get theirs.
+      evaluate_.progress = [this, &turn](std::uint32_t done, std::uint32_t to_do) {
+        if (options_.prefill_progress) options_.prefill_progress(done, to_do);
+        turn.unlock();
+        turn.lock();
+      };
       const auto evaluation = session_.evaluate(tokens_, evaluate_);
       if (!evaluation) {
         if (evaluation.error().kind != "E_CANCELLED") return std::unexpected(evaluation.error());

@@ -399,14 +399,21 @@ Result<std::vector<float>> Model::run_embedder(std::span<const text::TokenId> id
   if (options_.device == Device::cpu_f32) {
     return fail("E_UNSUPPORTED", "neither vectors nor ranks are made on device cpu_f32");
   }
-  const auto held = turn();
+  const std::unique_lock one_text(encoder_mutex_);
+  std::unique_lock<FairMutex> held;
+  if (executor_ != nullptr) held = executor_->turn();
+  const auto give_turn = [&held] {
+    if (!held) return;
+    held.unlock();
+    held.lock();
+  };
   ORRERY_TRY_VOID(checkpoint_->check_files(true));
   if (embedder_ == nullptr) {
     if (executor_ != nullptr) ORRERY_TRY_VOID(executor_->settle());
     ORRERY_TRY_VOID(prepare_embedder());
     packed_.release(*checkpoint_);
   }
-  ORRERY_TRY(std::vector<float> vector, embedder_->embed(ids, options));
+  ORRERY_TRY(std::vector<float> vector, embedder_->embed(ids, options, give_turn));
   ORRERY_TRY_VOID(checkpoint_->check_files(true));
   return vector;
 }

@@ -117,7 +117,8 @@ class Model : public std::enable_shared_from_this<Model> {
   // (Session::set_adapters); it stays for the life of the model. Errors: those of
   // open_adapter_file, fit_adapter and Executor::bind_adapter, E_ENCODER.
   Result<std::uint32_t> load_adapter(const std::string& path, storage::Io& io) const;
-  // A vector for the tokens (Embedder::embed); made ready at the first call. Errors: those of
+  // A vector for the tokens (Embedder::embed); made ready at the first call. The executor's turn is
+  // given back again and again, so that others go on beside a long text. Errors: those of
   // Embedder, E_RANKS for a model that ranks instead, E_UNSUPPORTED on device cpu_f32, E_CHANGED
   // when a file was written to or cut.
   Result<std::vector<float>> embed(std::span<const text::TokenId> ids,
@@ -176,7 +177,9 @@ class Model : public std::enable_shared_from_this<Model> {
   std::unique_ptr<backend::Backend> backend_;
   std::unique_ptr<Executor> executor_;
   mutable std::unique_ptr<Embedder> embedder_;  // guarded by turn()
-  mutable FairMutex encoder_mutex_;             // a model without an executor
+  // Held by embed() for a whole text, while it gives its turn back; the turn itself of a model
+  // without an executor.
+  mutable FairMutex encoder_mutex_;
   std::vector<std::string> warnings_;
   std::vector<std::string> text_warnings_;  // load_text()'s, which runs beside the rest
 };

@@ -6,6 +6,8 @@
 // be called from any thread.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -89,6 +91,19 @@ struct SchedulerOptions {
   std::uint32_t queued = 256;  // that wait for a place; more are refused
 };
 
+// Counts of steps by what they took.
+struct StepTimes {
+  static constexpr std::array<double, 12> kBounds = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
+                                                     0.1,   0.2,   0.5,   1,    2,    5};
+  std::array<std::uint64_t, kBounds.size() + 1> counts{};  // at most the bound; the last: above all
+  double seconds = 0;                                      // of all
+
+  void add(double taken) {
+    ++counts[static_cast<std::size_t>(std::ranges::lower_bound(kBounds, taken) - kBounds.begin())];
+    seconds += taken;
+  }
+};
+
 struct SchedulerStats {
   std::uint32_t running = 0, queued = 0;
   std::uint32_t idle = 0;  // sequences that keep pages of finished requests
@@ -97,6 +112,11 @@ struct SchedulerStats {
   std::uint64_t prompt_tokens = 0, reused_tokens = 0, new_tokens = 0;
   std::uint64_t decode_ticks = 0, prefill_slices = 0;
   double decode_seconds = 0, prefill_seconds = 0;  // of the engine's time
+  StepTimes decode_steps, prompt_steps;            // ticks without and with tokens of prompts
+  // What the runs must read (weights, keys and values) and do, as plan::StepCost counts.
+  double read_bytes = 0, operations = 0;
+  // Of decode's runs, older ones counting less and less.
+  double recent_decode_bytes = 0, recent_decode_seconds = 0;
   std::uint64_t cache_bytes = 0, cache_budget_bytes = 0;
   std::uint64_t cache_pages = 0;  // in use, of all groups
 };

@@ -14,6 +14,7 @@ namespace {
 constexpr double kPromptShare = 0.6;
 // What prompts did not need they may have later: so many seconds.
 constexpr double kMostSaved = 0.25;
+constexpr double kOlder = 0.98;  // weight of what came before, in recent decode: some 50 steps
 
 }  // namespace
 
@@ -41,7 +42,9 @@ SchedulerLoop::SchedulerLoop(Writer writer, std::uint32_t running, Clock clock,
       clock_(std::move(clock)),
       ended_(std::move(ended)),
       cache_(writer_.executor),
-      scratch_(std::make_shared<Candidates>(static_cast<std::size_t>(writer_.vocab))) {
+      scratch_(std::make_shared<Candidates>(static_cast<std::size_t>(writer_.vocab))),
+      decode_costs_(writer_.executor->decode_plan()),
+      prefill_costs_(writer_.executor->prefill_plan()) {
   rows_.reserve(running);
   sessions_.reserve(running);
   ids_.reserve(running);
@@ -52,8 +55,41 @@ void SchedulerLoop::tick() {
   end_cancelled();
   admit();
   if (active_.size() + waiting_.size() > 1) crowded_at_ = clock_();
+  const double start = clock_();
+  const std::uint64_t batches = stats_.decode_ticks, slices = stats_.prefill_slices;
   decode();
   prefill();
+  if (stats_.prefill_slices > slices) {
+    stats_.prompt_steps.add(clock_() - start);
+  } else if (stats_.decode_ticks > batches) {
+    stats_.decode_steps.add(clock_() - start);
+  }
+}
+
+// Before its tokens are delivered: that may end sequences.
+void SchedulerLoop::count_batch() {
+  const auto n = static_cast<std::uint32_t>(rows_.size());
+  plan::StepCost cost = decode_costs_.linear({.sequences = n, .outputs = n});
+  for (const Task* task : rows_) {
+    const auto held = static_cast<std::uint32_t>(task->session->held().size());
+    const plan::StepCost own = decode_costs_.attention({.position = held - 1});
+    cost.bytes += own.bytes;
+    cost.operations += own.operations;
+  }
+  stats_.read_bytes += cost.bytes;
+  stats_.operations += cost.operations;
+  stats_.recent_decode_bytes = kOlder * stats_.recent_decode_bytes + cost.bytes;
+}
+
+void SchedulerLoop::count_slice(const Task& task, std::uint32_t tokens, bool is_last) {
+  const plan::RunCosts& costs =
+      writer_.executor->prefers_decode(tokens) ? decode_costs_ : prefill_costs_;
+  const auto held = static_cast<std::uint32_t>(task.session->held().size());
+  const plan::Work work{.tokens = tokens, .outputs = is_last ? 1U : 0U, .position = held - tokens};
+  for (const plan::StepCost& cost : {costs.linear(work), costs.attention(work)}) {
+    stats_.read_bytes += cost.bytes;
+    stats_.operations += cost.operations;
+  }
 }
 
 // Those of the last token longest ago, where there are more than a batch takes.
@@ -104,6 +140,7 @@ bool SchedulerLoop::run_rows() {
 void SchedulerLoop::decode() {
   const double start = clock_();
   if (!run_rows()) return;
+  count_batch();
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     rows_[i]->decoded_at = ++decoded_rows_;
     deliver(*rows_[i], chosen_[i]);
@@ -112,6 +149,7 @@ void SchedulerLoop::decode() {
   ++stats_.decode_ticks;
   stats_.decode_seconds += seconds;
   owed_ = std::max(owed_ - kPromptShare * seconds, -kMostSaved);
+  stats_.recent_decode_seconds = kOlder * stats_.recent_decode_seconds + seconds;
 }
 
 void SchedulerLoop::deliver(Task& task, const Result<text::TokenId>& token) {

@@ -15,6 +15,7 @@
 #include "engine/prefix_cache.hpp"
 #include "engine/sampler.hpp"
 #include "engine/scheduler.hpp"
+#include "plan/run_costs.hpp"
 
 namespace orrery::engine {
 
@@ -97,6 +98,8 @@ class SchedulerLoop {
   std::unique_ptr<Task> remove(Tasks& tasks, const Task& task);
   void end(Task& task, Outcome outcome);
 
+  void count_batch();
+  void count_slice(const Task& task, std::uint32_t tokens, bool is_last);
   void decode();
   void gather_rows();
   bool run_rows();
@@ -123,6 +126,7 @@ class SchedulerLoop {
   std::function<void(RequestId)> ended_;
   PrefixCache cache_;
   std::shared_ptr<Candidates> scratch_;
+  plan::RunCosts decode_costs_, prefill_costs_;
   Tasks waiting_;  // by id
   Tasks active_;   // in the order of their places
   // After a preemption nobody gets a place before one is free: there would be no memory for it.

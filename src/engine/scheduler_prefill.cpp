@@ -126,6 +126,7 @@ bool SchedulerLoop::run_slice(Task& task, std::uint32_t tokens) {
   }
   task.sliced_at = ++slices_;
   ++stats_.prefill_slices;
+  count_slice(task, tokens, is_last);
   tell_progress(task);
   if (is_last) deliver(task, chosen);
   return true;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <utility>
 
 #include "storage/io.hpp"
@@ -32,6 +34,13 @@ SessionFolder::SessionFolder(std::string path) : path_(std::move(path)) {
     if (!name.ends_with(kTemporary)) continue;
     static_cast<void>(storage::system_state_io().remove(path_ + "/" + name));
   }
+}
+
+Status SessionFolder::check() const {
+  const std::string path = fmt::format("{}/check{}", path_, kTemporary);
+  ORRERY_TRY(const auto file, storage::system_state_io().create(path, false));
+  constexpr std::array<std::byte, 4096> kBlock{};
+  return storage::write_at(*file, 0, kBlock);
 }
 
 Result<std::unique_ptr<SessionFile>> SessionFolder::open(std::string_view owner,

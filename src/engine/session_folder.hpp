@@ -23,6 +23,10 @@ class SessionFolder {
   // while a file got its name is removed.
   explicit SessionFolder(std::string path);
 
+  // Whether a file can be written in it, which is then gone. The errors of storage::StateIo::create
+  // and of a write.
+  Status check() const;
+
   // The session of this owner: "" or text that may stand in a name. E_NAME; the errors of
   // SessionFile::open.
   Result<std::unique_ptr<SessionFile>> open(std::string_view owner, const std::string& name,

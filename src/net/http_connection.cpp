@@ -36,6 +36,7 @@ std::string head_text(const HttpReply& reply, std::string_view framing, bool kee
 Connection::Connection(std::shared_ptr<HttpCore> server, tcp::socket socket)
     : server_(std::move(server)),
       socket_(std::move(socket)),
+      is_late_(server_->draining),
       wake_(server_->io),
       reader_wake_(server_->io),
       write_timer_(server_->io) {
@@ -149,19 +150,21 @@ void Connection::feed(HttpParser& parser) {
 
 awaitable<bool> Connection::read_head(HttpParser& parser) {
   const HttpTimeouts& times = server_->options.timeouts;
-  const auto idle_ends = [this] { return !in_.empty() || ended_ || server_->draining; };
+  const auto idle_ends = [this] {
+    return !in_.empty() || ended_ || (server_->draining && !is_late_);
+  };
   if (!co_await wait(idle_ends, Clock::now() + times.idle) || in_.empty()) co_return false;
   const auto deadline = Clock::now() + times.head;
   while (true) {
     feed(parser);
     if (parser.state() == HttpParser::State::failed) {
       co_return co_await reply_and_linger(
-          server_->options.fault(parser.fault().status, parser.fault().message));
+          server_->options.fault(parser.fault().status, parser.fault().message, nullptr));
     }
     if (parser.state() != HttpParser::State::head) co_return true;
     if (!co_await wait([this] { return !in_.empty() || ended_; }, deadline)) {
       co_return co_await reply_and_linger(
-          server_->options.fault(408, "the head of the request took too long"));
+          server_->options.fault(408, "the head of the request took too long", nullptr));
     }
     if (in_.empty()) co_return false;
   }
@@ -177,14 +180,14 @@ awaitable<bool> Connection::read_body(HttpParser& parser) {
     const auto deadline = std::min(end, Clock::now() + times.body);
     if (!co_await wait([this] { return !in_.empty() || ended_; }, deadline)) {
       co_return co_await reply_and_linger(
-          server_->options.fault(408, "the body of the request took too long"));
+          server_->options.fault(408, "the body of the request took too long", &parser.request()));
     }
     if (in_.empty()) co_return false;
     feed(parser);
   }
   if (parser.state() == HttpParser::State::failed) {
     co_return co_await reply_and_linger(
-        server_->options.fault(parser.fault().status, parser.fault().message));
+        server_->options.fault(parser.fault().status, parser.fault().message, &parser.request()));
   }
   co_return true;
 }

@@ -41,7 +41,8 @@ class Connection;
 
 // What all connections share; lives on the network thread.
 struct HttpCore : std::enable_shared_from_this<HttpCore> {
-  explicit HttpCore(HttpServerOptions given) : options(std::move(given)), acceptor(io), retry(io) {}
+  explicit HttpCore(HttpServerOptions given)
+      : options(std::move(given)), acceptor(io), retry(io), grace_timer(io) {}
 
   Status listen();
   Status load_certificate();
@@ -49,13 +50,15 @@ struct HttpCore : std::enable_shared_from_this<HttpCore> {
   void forget(Connection* connection);
   void drain(milliseconds grace, std::shared_ptr<std::promise<void>> done);
   void close_all();
+  void end_drain();
 
   HttpServerOptions options;
   asio::io_context io{1};
   tcp::acceptor acceptor;
-  asio::steady_timer retry;
+  asio::steady_timer retry, grace_timer;
   std::optional<asio::ssl::context> tls;
   std::unordered_set<Connection*> connections;
+  std::unordered_set<Connection*> awaited;  // by drain(): those that were there
   std::atomic<std::size_t> count{0};
   std::atomic<std::uint16_t> port{0};
   bool draining = false;
@@ -95,6 +98,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   std::shared_ptr<HttpCore> server_;
   tcp::socket socket_;
+  const bool is_late_;  // accepted while the server ends
   std::optional<Tls> tls_;
   asio::steady_timer wake_, reader_wake_, write_timer_;
   std::string in_;      // received, not parsed yet

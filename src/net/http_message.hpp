@@ -20,6 +20,7 @@ struct HttpRequest {
   std::vector<HttpHeader> headers;
   std::string body;
   std::string peer;  // address of the other end, without its port
+  std::string id;    // that answers and logs name it by; given by HttpServerOptions::admit
 
   // The value of a header that is there exactly once; else "".
   std::string_view header(std::string_view lower_case_name) const;

@@ -77,11 +77,19 @@ awaitable<void> HttpCore::accept_all() {
 void HttpCore::forget(Connection* connection) {
   connections.erase(connection);
   count = connections.size();
-  if (connections.empty() && drained != nullptr) {
+  if (awaited.erase(connection) > 0 && awaited.empty()) end_drain();
+  if (connections.empty() && !acceptor.is_open() && drained != nullptr) {
     drained->set_value();
     drained.reset();
-    retry.cancel();
+    grace_timer.cancel();
   }
+}
+
+// Nobody is left who was there before.
+void HttpCore::end_drain() {
+  ErrorCode ignored;
+  acceptor.close(ignored);
+  close_all();
 }
 
 void HttpCore::close_all() {
@@ -90,14 +98,16 @@ void HttpCore::close_all() {
 }
 
 void HttpCore::drain(milliseconds grace, std::shared_ptr<std::promise<void>> done) {
-  ErrorCode ignored;
   draining = true;
-  acceptor.close(ignored);
-  if (connections.empty()) return done->set_value();
+  awaited = connections;
+  if (awaited.empty()) {
+    end_drain();
+    return done->set_value();
+  }
   drained = std::move(done);
-  for (Connection* connection : connections) connection->notify();
-  retry.expires_after(grace);
-  retry.async_wait([self = shared_from_this()](ErrorCode error) {
+  for (Connection* connection : awaited) connection->notify();
+  grace_timer.expires_after(grace);
+  grace_timer.async_wait([self = shared_from_this()](ErrorCode error) {
     if (!error) self->close_all();
   });
 }

@@ -52,12 +52,14 @@ struct HttpServerOptions {
   HttpLimits limits;
   HttpTimeouts timeouts;
   std::size_t max_connections = 16'384;  // more wait in the system's queue
-  // Looks at the head of a request before its body is read; true lets it in, else it has filled the
-  // reply. Headers of the reply go with the answer of a request that is let in, too.
-  std::function<bool(const HttpRequest& head, HttpReply& reply)> admit;
+  // Looks at the head of a request before its body is read, and gives it an id; true lets it in,
+  // else it has filled the reply. Headers of the reply go with the answer of a request that is let
+  // in, too.
+  std::function<bool(HttpRequest& head, HttpReply& reply)> admit;
   std::function<void(HttpRequest request, std::shared_ptr<HttpResponse> response)> handle;
-  // The reply to a request that is malformed, too large or too slow.
-  std::function<HttpReply(int status, std::string_view message)> fault;
+  // The reply to a request that is malformed, too large or too slow. `head`: what admit() has let
+  // in, or null where the fault is before that.
+  std::function<HttpReply(int status, std::string_view message, const HttpRequest* head)> fault;
 };
 
 class HttpServer {
@@ -68,8 +70,8 @@ class HttpServer {
 
   virtual std::uint16_t port() const = 0;
   virtual std::size_t connections() const = 0;
-  // Accepts no more and lets the answers in progress end for so long; the rest is closed. Returns
-  // when nothing is open.
+  // Lets the answers in progress end for so long; the rest is closed. Until then who comes gets one
+  // answer, so that it hears why. Returns when nothing is open.
   virtual void drain(std::chrono::milliseconds grace) = 0;
 };
 

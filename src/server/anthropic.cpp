@@ -186,7 +186,7 @@ ApiResult<std::shared_ptr<ServedModel>> find_writer(const App& app, const Json& 
 }  // namespace
 
 ApiStatus anthropic_messages(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(const AnswerForm form, parse_anthropic_form(body));
   ORRERY_TRY(const auto model, find_writer(app, body));
   Prompt prompt{model.get(), {}, {}, call->domain, {}, nullptr};
@@ -207,7 +207,7 @@ ApiStatus anthropic_messages(App& app, const CallPtr& call) {
 }
 
 ApiStatus anthropic_count_tokens(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(const AnswerForm form, parse_anthropic_form(body));
   ORRERY_TRY(const auto model, find_writer(app, body));
   ORRERY_TRY(Conversation conversation, parse_anthropic(body));

@@ -111,7 +111,10 @@ std::string error_event(Dialect dialect, std::string_view path, const ApiError& 
     return "event: error\ndata: " + to_text(out) + "\n\n";
   }
   const std::string data = "data: " + to_text(error_object(dialect, error)) + "\n\n";
-  return dialect == Dialect::anthropic ? "event: error\n" + data : data + "data: [DONE]\n\n";
+  if (dialect == Dialect::anthropic) return "event: error\n" + data;
+  // llama.cpp's streams end with their last event.
+  const bool native = path == "/completion" || path == "/completions" || path == "/infill";
+  return native ? data : data + "data: [DONE]\n\n";
 }
 
 net::HttpReply error_reply(Dialect dialect, const ApiError& error) {

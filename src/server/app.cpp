@@ -4,6 +4,8 @@
 #include <random>
 #include <utility>
 
+#include "server/fields.hpp"
+
 namespace orrery::server {
 namespace {
 
@@ -13,6 +15,13 @@ void count(App& app, const Call& call, int status) {
 }
 
 }  // namespace
+
+ApiResult<Json> take_body(Call& call) {
+  if (!call.body) return parse_object(call.request.body);
+  ApiResult<Json> body = std::move(*call.body);
+  call.body.reset();
+  return body;
+}
 
 void send_reply(App& app, const Call& call, net::HttpReply reply) {
   count(app, call, reply.status);

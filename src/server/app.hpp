@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +21,10 @@
 #include "server/worker.hpp"
 
 namespace orrery::server {
+
+// Bytes per second that the machine can read of a model's weights, measured now: takes a second at
+// most, and turns with the model's scheduler. Called on a thread that may wait.
+using ReadBandwidth = std::function<double(const engine::Model&)>;
 
 struct Access {
   std::vector<std::string> keys;             // none: nobody needs one
@@ -40,6 +46,8 @@ struct Call {
   Lease lease;                    // of the model that it names: it stays in memory till the end
   double load_seconds = 0;        // that it waited for it
   bool begun = false;             // a stream: errors are events of it
+  // The body, if somebody has read it and its handler has not taken it yet (take_body).
+  std::optional<ApiResult<Json>> body;
 };
 
 struct App {
@@ -54,8 +62,11 @@ struct App {
   const std::string version;
   const LogLine log;  // empty: nobody reads it
   Metrics metrics;
+  ReadBandwidth read_bandwidth;      // set before anybody asks
   std::atomic<bool> starting{true};  // the models named at the start are being loaded
   std::atomic<bool> draining{false};
+  std::atomic<bool> saves_fail{
+      false};  // the last session could not be saved, for its folder's sake
   std::atomic<const net::HttpServer*> http{nullptr};  // null until it runs
   std::mutex places_mutex;
   std::map<std::string, std::uint32_t> places;  // requests at once, by domain
@@ -67,6 +78,8 @@ struct App {
   Worker pulls;  // downloads of models
 };
 
+// The body of the request: a JSON object, else 400. Once: it is the caller's to let go of.
+ApiResult<Json> take_body(Call& call);
 void send_reply(App& app, const Call& call, net::HttpReply reply);
 void send_json(App& app, const Call& call, const Json& json);
 // The head of a stream; `probe` as in net::HttpResponse::begin().

@@ -160,6 +160,7 @@ void Generation::on_end(std::uint32_t choice, const engine::RequestEnd& end) {
     usage_.decode_seconds = end.decode_seconds;
   }
   metrics_.count_answer(end);
+  note_outcome(*prompt_.model, end.error ? &*end.error : nullptr);
   if (log_ != nullptr) log_->add(prompt_.model->id, end);
   sink_->on_choice_end(choice, ended);
   if (--open_ > 0) return;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
+#include <vector>
 
 namespace orrery::server {
 namespace {
@@ -51,6 +53,12 @@ constexpr ModelMetric kModelMetrics[] = {
      [](const Stats& s) { return s.decode_seconds; }},
     {"orrery_prefill_seconds_total", "counter", "time of the runs that read prompts",
      [](const Stats& s) { return s.prefill_seconds; }},
+    {"orrery_read_bytes_total", "counter",
+     "bytes that the runs must read at least: weights once a run, cached keys and values",
+     [](const Stats& s) { return s.read_bytes; }},
+    {"orrery_operations_total", "counter",
+     "floating point operations of the runs' products and attention, two for a multiply-add",
+     [](const Stats& s) { return s.operations; }},
     {"orrery_cache_bytes", "gauge", "memory of cached keys and values",
      [](const Stats& s) { return double(s.cache_bytes); }},
     {"orrery_cache_pages", "gauge", "pages of the cache in use",
@@ -58,6 +66,62 @@ constexpr ModelMetric kModelMetrics[] = {
     {"orrery_cache_budget_bytes", "gauge", "what it may grow to",
      [](const Stats& s) { return double(s.cache_budget_bytes); }},
 };
+
+struct Snapshot {
+  std::shared_ptr<ServedModel> model;
+  Stats stats;
+};
+
+std::vector<Snapshot> snapshots(const Models& models) {
+  std::vector<Snapshot> all;
+  for (const auto& model : models.all()) {
+    if (model->scheduler != nullptr) all.push_back({model, model->scheduler->stats()});
+  }
+  return all;
+}
+
+void write_step_times(std::string& out, const std::string& labels, const engine::StepTimes& times) {
+  constexpr std::string_view kName = "orrery_step_seconds";
+  const auto into = std::back_inserter(out);
+  std::uint64_t below = 0;
+  for (std::size_t i = 0; i < times.kBounds.size(); ++i) {
+    below += times.counts[i];
+    fmt::format_to(into, "{}_bucket{{{},le=\"{}\"}} {}\n", kName, labels, times.kBounds[i], below);
+  }
+  below += times.counts.back();
+  fmt::format_to(into,
+                 "{0}_bucket{{{1},le=\"+Inf\"}} {2}\n{0}_sum{{{1}}} {3}\n{0}_count{{{1}}} {2}\n",
+                 kName, labels, below, times.seconds);
+}
+
+void write_steps(std::string& out, const std::vector<Snapshot>& all) {
+  describe(out, "orrery_step_seconds", "histogram",
+           "time of a step, by kind: a batch of decode alone, or with tokens of prompts in it");
+  for (const Snapshot& one : all) {
+    const std::string label = fmt::format("model=\"{}\"", one.model->id);
+    write_step_times(out, label + ",kind=\"decode\"", one.stats.decode_steps);
+    write_step_times(out, label + ",kind=\"prompt\"", one.stats.prompt_steps);
+  }
+  const auto into = std::back_inserter(out);
+  describe(
+      out, "orrery_read_bandwidth_bytes_per_second", "gauge",
+      "what the model's threads can read of its weights at best, measured once after the first "
+      "look at this page, between steps");
+  for (const Snapshot& one : all) {
+    const double measured = one.model->read_bandwidth;
+    if (measured == 0) continue;
+    fmt::format_to(into, "orrery_read_bandwidth_bytes_per_second{{model=\"{}\"}} {}\n",
+                   one.model->id, measured);
+  }
+  describe(out, "orrery_decode_bandwidth_ratio", "gauge",
+           "part of that bandwidth that the last decode steps, some 50, reached");
+  for (const Snapshot& one : all) {
+    const double measured = one.model->read_bandwidth;
+    if (measured == 0 || one.stats.recent_decode_seconds == 0) continue;
+    fmt::format_to(into, "orrery_decode_bandwidth_ratio{{model=\"{}\"}} {}\n", one.model->id,
+                   one.stats.recent_decode_bytes / one.stats.recent_decode_seconds / measured);
+  }
+}
 
 struct PresenceMetric {
   std::string_view name, type, help;
@@ -157,14 +221,15 @@ std::string Metrics::text(const Models& models, std::size_t connections,
   first_token_.write(out, "orrery_time_to_first_token_seconds",
                      "from the request to its first token");
   token_.write(out, "orrery_time_per_token_seconds", "mean time of a token of an answer");
+  const std::vector<Snapshot> all = snapshots(models);
   for (const ModelMetric& metric : kModelMetrics) {
     describe(out, metric.name, metric.type, metric.help);
-    for (const auto& model : models.all()) {
-      if (model->scheduler == nullptr) continue;
-      fmt::format_to(into, "{}{{model=\"{}\"}} {}\n", metric.name, model->id,
-                     metric.value(model->scheduler->stats()));
+    for (const Snapshot& one : all) {
+      fmt::format_to(into, "{}{{model=\"{}\"}} {}\n", metric.name, one.model->id,
+                     metric.value(one.stats));
     }
   }
+  write_steps(out, all);
   write_models(out, models);
   return out;
 }

@@ -1,5 +1,6 @@
 #include "server/model_request.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -35,10 +36,31 @@ bool asks_to_unload(const Call& call, const Json& body) {
   return (prompt == nullptr || prompt->empty() || *prompt == "") && keep && *keep == Keep(0);
 }
 
-ApiResult<std::optional<WantedModel>> wanted_model(const Call& call) {
-  const auto body = parse_json(call.request.body);
-  if (!body || !body->is_object()) return std::nullopt;
+std::string_view query_value(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    if (pair.size() > name.size() && pair.starts_with(name) && pair[name.size()] == '=') {
+      return pair.substr(name.size() + 1);
+    }
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+  }
+  return {};
+}
+
+ApiResult<std::string> model_of_slot(const Call& call, const Json* body) {
+  const std::string_view name = query_value(call.request.query, "model");
+  if (!name.empty() || body == nullptr) return std::string(name);
+  ORRERY_TRY(auto named, get_string(*body, "model", 1U << 20));
+  return std::move(named).value_or("");
+}
+
+ApiResult<std::optional<WantedModel>> wanted_model(const Call& call, const Json* body) {
   WantedModel wanted;
+  if (call.request.path.starts_with("/slots/")) {
+    ORRERY_TRY(wanted.name, model_of_slot(call, body));
+    return wanted;
+  }
+  if (body == nullptr) return std::nullopt;
   const Json* name = find(*body, "model");
   if (name != nullptr && !name->is_string()) return std::nullopt;
   if (name != nullptr) wanted.name = name->get<std::string>();
@@ -53,9 +75,15 @@ ApiResult<std::optional<WantedModel>> wanted_model(const Call& call) {
 }
 
 void with_model(App& app, const CallPtr& call, Worker& worker, std::function<void()> run) {
-  auto wanted = wanted_model(*call);
+  // Not the call's before the model is there: read, a body takes many times its bytes, and those
+  // who wait are counted by these.
+  ApiResult<Json> body = parse_object(call->request.body);
+  auto wanted = wanted_model(*call, body ? &*body : nullptr);
   if (!wanted) return send_error(app, *call, wanted.error());
-  if (!*wanted) return run();
+  if (!*wanted) {
+    call->body = std::move(body);
+    return run();
+  }
   const WaiterId waiter = app.models.new_waiter();
   // Before the model is asked for: afterwards the handler has a callback of its own.
   call->response->on_gone([&app, waiter] { app.models.cancel(waiter); });
@@ -75,6 +103,7 @@ void with_model(App& app, const CallPtr& call, Worker& worker, std::function<voi
   if (!lease) return;
   if (!*lease) return send_error(app, *call, lease->error());
   call->lease = std::move(**lease);
+  call->body = std::move(body);
   run();
 }
 

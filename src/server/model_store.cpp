@@ -23,4 +23,10 @@ std::uint64_t memory_of(const engine::ModelInfo& info) {
   return info.weight_bytes + info.copied_bytes + info.scratch_bytes + info.cache_budget_bytes;
 }
 
+std::uint64_t memory_in_use(const ServedModel& served) {
+  engine::ModelInfo info = served.model->info();
+  info.cache_budget_bytes = served.scheduler == nullptr ? 0 : served.scheduler->stats().cache_bytes;
+  return memory_of(info);
+}
+
 }  // namespace orrery::server

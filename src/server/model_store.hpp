@@ -42,6 +42,8 @@ std::vector<std::string_view> capabilities(const ModelFacts& facts);
 // What it takes of the memory budget: its weights once, wherever they lie (mapped pages of the
 // file, packed), converted copies, the programs' scratch, and all that its cache may grow to.
 std::uint64_t memory_of(const engine::ModelInfo& info);
+// What it has of that now: the cache alone grows.
+std::uint64_t memory_in_use(const ServedModel& served);
 
 struct LoadedModel {
   std::shared_ptr<ServedModel> served;

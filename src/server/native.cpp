@@ -13,9 +13,9 @@ struct Asked {
   std::shared_ptr<ServedModel> model;
 };
 
-ApiResult<Asked> read(const App& app, const Call& call) {
+ApiResult<Asked> read(const App& app, Call& call) {
   Asked asked;
-  ORRERY_TRY(asked.body, parse_object(call.request.body));
+  ORRERY_TRY(asked.body, take_body(call));
   ORRERY_TRY(const auto name, get_string(asked.body, "model", 1U << 20));
   ORRERY_TRY(asked.model, app.models.find(name.value_or("")));
   return asked;

@@ -240,7 +240,7 @@ ApiStatus complete(App& app, const CallPtr& call, NativeOptions options,
 }
 
 ApiStatus native_completion(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(NativeOptions options, parse_native_options(app.models, body));
   ORRERY_TRY(auto prompts, parse_native_prompts(body, *options.model));
   return complete(app, call, std::move(options), std::move(prompts));

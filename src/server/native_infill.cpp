@@ -99,7 +99,7 @@ ApiResult<Tokens> infill_prompt(const Json& body, const ServedModel& model) {
 }  // namespace
 
 ApiStatus native_infill(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(NativeOptions options, parse_native_options(app.models, body));
   if (!options.model->infill.is_whole()) {
     return refuse(501, "the model was not trained to fill in the middle: it has no tokens for it",

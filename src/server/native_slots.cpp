@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "engine/session_folder.hpp"
+#include "server/fields.hpp"
 #include "server/handlers.hpp"
+#include "server/model_request.hpp"
 #include "server/sampling.hpp"
 
 namespace orrery::server {
@@ -17,18 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-// The value of a parameter of the address; values that need no decoding.
-std::string_view query_value(std::string_view query, std::string_view name) {
-  while (!query.empty()) {
-    const std::string_view pair = query.substr(0, query.find('&'));
-    if (pair.size() > name.size() && pair.starts_with(name) && pair[name.size()] == '=') {
-      return pair.substr(name.size() + 1);
-    }
-    query.remove_prefix(std::min(pair.size() + 1, query.size()));
-  }
-  return {};
 }
 
 // What goes wrong with a session, without the paths that the engine's sentences may have.
@@ -67,15 +57,18 @@ ApiError session_error(const Error& error) {
 }
 
 struct Asked {
+  ApiResult<Json> body;  // needed for some actions alone
   std::shared_ptr<ServedModel> model;
   std::uint32_t slot = 0;
 };
 
-ApiResult<Asked> read_slot(const App& app, const net::HttpRequest& request) {
+ApiResult<Asked> read_slot(const App& app, Call& call) {
   Asked asked;
-  ORRERY_TRY(asked.model, app.models.find_writer(std::string(query_value(request.query, "model"))));
+  asked.body = take_body(call);
+  ORRERY_TRY(const std::string name, model_of_slot(call, asked.body ? &*asked.body : nullptr));
+  ORRERY_TRY(asked.model, app.models.find_writer(name));
   constexpr std::string_view kPath = "/slots/";
-  const std::string_view text = std::string_view(request.path).substr(kPath.size());
+  const std::string_view text = std::string_view(call.request.path).substr(kPath.size());
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), asked.slot);
   if (error != std::errc{} || end != text.data() + text.size() ||
       asked.slot >= asked.model->model->options().max_sequences) {
@@ -86,22 +79,19 @@ ApiResult<Asked> read_slot(const App& app, const net::HttpRequest& request) {
 
 class SlotAction {
  public:
-  SlotAction(const App& app, const Call& call, Asked asked)
+  SlotAction(App& app, const Call& call, Asked asked)
       : app_(app), call_(call), asked_(std::move(asked)) {
     out_["id_slot"] = asked_.slot;
   }
 
   ApiResult<Json> save() {
-    ORRERY_TRY_VOID(open_file());
-    const ApiStatus used = use([&](engine::Session& session) -> Status {
-      ORRERY_TRY_VOID(file_->save(session, ""));
-      out_["n_saved"] = session.held().size();
-      out_["n_written"] = file_->bytes();
-      return {};
-    });
-    if (!used) return std::unexpected(used.error());
-    out_["timings"]["save_ms"] = milliseconds_since(start_);
-    return out_;
+    const ApiResult<Json> saved = write();
+    // Others say nothing about the folder: what the client sent, a model that is in use.
+    if (saved) app_.saves_fail = false;
+    if (!saved && (saved.error().status == 500 || saved.error().status == 507)) {
+      app_.saves_fail = true;
+    }
+    return saved;
   }
 
   ApiResult<Json> restore() {
@@ -140,8 +130,8 @@ class SlotAction {
       return refuse(501, "the server keeps no sessions; start it with --session-dir", "",
                     "not_supported");
     }
-    ORRERY_TRY(const Json body, parse_object(call_.request.body));
-    ORRERY_TRY(const auto name, get_string(body, "filename", 4096));
+    if (!asked_.body) return std::unexpected(asked_.body.error());
+    ORRERY_TRY(const auto name, get_string(*asked_.body, "filename", 4096));
     if (!name) return refuse(400, "filename is missing", "filename", "invalid_value");
     // Those of another key are not to be had: its name is a part of theirs.
     constexpr std::size_t kOwnerDigits = 16;
@@ -153,13 +143,26 @@ class SlotAction {
     return {};
   }
 
+  ApiResult<Json> write() {
+    ORRERY_TRY_VOID(open_file());
+    const ApiStatus used = use([&](engine::Session& session) -> Status {
+      ORRERY_TRY_VOID(file_->save(session, ""));
+      out_["n_saved"] = session.held().size();
+      out_["n_written"] = file_->bytes();
+      return {};
+    });
+    if (!used) return std::unexpected(used.error());
+    out_["timings"]["save_ms"] = milliseconds_since(start_);
+    return out_;
+  }
+
   ApiStatus use(const std::function<Status(engine::Session&)>& work) {
     const Status used = asked_.model->scheduler->use_slot(asked_.slot, call_.domain, work);
     if (!used) return std::unexpected(session_error(used.error()));
     return {};
   }
 
-  const App& app_;
+  App& app_;
   const Call& call_;
   const Asked asked_;
   const Clock::time_point start_ = Clock::now();
@@ -205,7 +208,7 @@ ApiStatus native_slots(App& app, const CallPtr& call) {
 }
 
 ApiStatus native_slot_action(App& app, const CallPtr& call) {
-  ORRERY_TRY(Asked asked, read_slot(app, call->request));
+  ORRERY_TRY(Asked asked, read_slot(app, *call));
   SlotAction action(app, *call, std::move(asked));
   const std::string_view name = query_value(call->request.query, "action");
   ApiResult<Json> done =

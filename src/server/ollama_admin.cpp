@@ -98,7 +98,7 @@ class Pull {
 
 ApiStatus ollama_pull(App& app, const CallPtr& call) {
   ORRERY_TRY_VOID(check_admin(app));
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(const std::string name, model_name(body));
   ORRERY_TRY(const bool stream, get_bool(body, "stream", true));
   const bool queued = app.pulls.push(
@@ -112,7 +112,7 @@ ApiStatus ollama_pull(App& app, const CallPtr& call) {
 
 ApiStatus ollama_delete(App& app, const CallPtr& call) {
   ORRERY_TRY_VOID(check_admin(app));
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(const std::string name, model_name(body));
   return app.models.remove(name, [&app, call](const ApiStatus& status) {
     if (!status) return send_error(app, *call, status.error());

@@ -150,7 +150,7 @@ ApiStatus check_writes(const ServedModel& model) {
 }  // namespace
 
 ApiStatus ollama_chat(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   if (asks_to_unload(*call, body)) return unload(app, *call, body);
   ORRERY_TRY(const OllamaOptions options, parse_ollama_options(app.models, body));
   ORRERY_TRY_VOID(check_writes(*options.model));
@@ -169,7 +169,7 @@ ApiStatus ollama_chat(App& app, const CallPtr& call) {
 }
 
 ApiStatus ollama_generate(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   if (asks_to_unload(*call, body)) return unload(app, *call, body);
   ORRERY_TRY(const OllamaOptions options, parse_ollama_options(app.models, body));
   ORRERY_TRY_VOID(check_writes(*options.model));

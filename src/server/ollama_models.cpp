@@ -62,8 +62,9 @@ ApiStatus ollama_ps(App& app, const CallPtr& call) {
   Json out = Json::object();
   out["models"] = Json::array();
   for (const ModelStatus& model : app.models.list()) {
-    if (model.presence != Presence::ready) continue;
-    Json one = entry(model, model.memory_bytes);
+    const auto served = app.models.find(model.id);
+    if (model.presence != Presence::ready || !served) continue;
+    Json one = entry(model, memory_in_use(**served));
     one["expires_at"] = model.expires ? ollama_time(*model.expires) : "2318-01-01T00:00:00Z";
     one["size_vram"] = 0;
     one["context_length"] = model.facts->info.context;
@@ -81,7 +82,7 @@ ApiStatus ollama_version(App& app, const CallPtr& call) {
 }
 
 ApiStatus ollama_show(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
   ORRERY_TRY(const auto older, get_string(body, "name", 1U << 20));
   ORRERY_TRY(const ModelStatus model, app.models.inspect(name.value_or(older.value_or(""))));
@@ -104,7 +105,7 @@ ApiStatus ollama_show(App& app, const CallPtr& call) {
 }
 
 ApiStatus ollama_embed(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
   ORRERY_TRY(const auto model, app.models.find(name.value_or("")));
   const bool is_old = call->request.path == "/api/embeddings";
@@ -115,6 +116,7 @@ ApiStatus ollama_embed(App& app, const CallPtr& call) {
   for (const auto& ids : inputs) {
     if (call->response->is_gone()) return {};
     auto vector = model->model->embed(ids);
+    note_outcome(*model, vector ? nullptr : &vector.error());
     if (!vector) return std::unexpected(api_error(vector.error()));
     vectors.push_back(*vector);
     tokens += ids.size();

@@ -222,7 +222,7 @@ ApiStatus parse_logprobs(const Json& body, GenerationOptions& options) {
 }  // namespace
 
 ApiStatus openai_chat(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(OpenaiOptions options, parse_openai_options(app.models, body));
   ORRERY_TRY_VOID(parse_logprobs(body, options.generation));
   Conversation conversation;

@@ -158,7 +158,7 @@ ApiStatus parse_extras(const Json& body, OpenaiOptions& options, bool& echo) {
 }  // namespace
 
 ApiStatus openai_completions(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(OpenaiOptions options, parse_openai_options(app.models, body));
   bool echo = false;
   ORRERY_TRY_VOID(parse_extras(body, options, echo));

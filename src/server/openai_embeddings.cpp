@@ -35,7 +35,7 @@ std::string base64(std::span<const float> values) {
 }  // namespace
 
 ApiStatus openai_embeddings(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
   ORRERY_TRY(const auto model, app.models.find(name.value_or("")));
   ORRERY_TRY(const auto format, get_string(body, "encoding_format", 64));
@@ -53,6 +53,7 @@ ApiStatus openai_embeddings(App& app, const CallPtr& call) {
   for (const std::vector<text::TokenId>& ids : inputs) {
     if (call->response->is_gone()) return {};
     auto vector = model->model->embed(ids, options);
+    note_outcome(*model, vector ? nullptr : &vector.error());
     if (!vector) return std::unexpected(api_error(vector.error()));
     Json item = Json::object();
     item["object"] = "embedding";

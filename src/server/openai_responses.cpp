@@ -143,7 +143,7 @@ Json echo_of(const Json& body, const AnswerForm& form) {
 }  // namespace
 
 ApiStatus openai_responses(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   if (find(body, "previous_response_id") != nullptr) {
     return refuse(400, "responses are not kept here: send the whole conversation",
                   "previous_response_id", "not_supported");

@@ -30,6 +30,7 @@ LogEntry::~LogEntry() {
   const auto rest = std::chrono::floor<std::chrono::milliseconds>(now - second);
   Json line = Json::object();
   line["time"] = fmt::format("{:%FT%T}.{:03}Z", second, rest.count());
+  line["id"] = id_;
   line["method"] = method_;
   line["path"] = path_;
   line["status"] = status_;

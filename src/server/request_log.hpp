@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "engine/scheduler.hpp"
 
@@ -18,8 +19,8 @@ using LogLine = std::function<void(std::string_view line)>;
 class LogEntry {
  public:
   // `path` is that of the route: what clients put into one is left out.
-  LogEntry(const LogLine& write, std::string_view method, std::string_view path)
-      : write_(write), method_(method), path_(path) {}
+  LogEntry(const LogLine& write, std::string_view method, std::string_view path, std::string id)
+      : write_(write), method_(method), path_(path), id_(std::move(id)) {}
   LogEntry(const LogEntry&) = delete;
   LogEntry& operator=(const LogEntry&) = delete;
   ~LogEntry();  // writes; status 0: the client went away before there was an answer
@@ -31,6 +32,7 @@ class LogEntry {
  private:
   const LogLine& write_;
   std::string_view method_, path_;
+  std::string id_;  // of the request
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   int status_ = 0;
   std::string model_;

@@ -97,7 +97,7 @@ Json results_of(Asked& asked, std::vector<Ranked> ranked) {
 }  // namespace
 
 ApiStatus rerank(App& app, const CallPtr& call) {
-  ORRERY_TRY(const Json body, parse_object(call->request.body));
+  ORRERY_TRY(const Json body, take_body(*call));
   ORRERY_TRY(const auto name, get_string(body, "model", 1U << 20));
   ORRERY_TRY(const auto model, app.models.find(name.value_or("")));
   ORRERY_TRY(Asked asked, read(body));

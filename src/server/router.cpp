@@ -110,8 +110,9 @@ ApiStatus check_request(App& app, const net::HttpRequest& request, net::HttpRepl
 void answer_options(const net::HttpRequest& request, net::HttpResponse& response) {
   net::HttpReply reply{204, "", {}, ""};
   reply.headers.push_back({"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"});
-  reply.headers.push_back({"Access-Control-Allow-Headers",
-                           "authorization, content-type, x-api-key, anthropic-version"});
+  reply.headers.push_back(
+      {"Access-Control-Allow-Headers",
+       "authorization, content-type, x-api-key, x-request-id, anthropic-version"});
   reply.headers.push_back({"Access-Control-Max-Age", "600"});
   reply.headers.push_back({"Allow", allowed_methods(request.path)});
   response.send(std::move(reply));
@@ -143,6 +144,20 @@ std::shared_ptr<void> take_place(App& app, const std::string& domain) {
           }};
 }
 
+// What may stand in a header and in a log.
+bool is_request_id(std::string_view text) {
+  constexpr std::size_t kMost = 128;
+  return !text.empty() && text.size() <= kMost && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_.:/+=").contains(c);
+  });
+}
+
+void add_request_id(net::HttpReply& reply, const std::string& id, Dialect dialect) {
+  reply.headers.push_back({"X-Request-Id", id});
+  if (dialect == Dialect::anthropic) reply.headers.push_back({"request-id", id});  // its own name
+}
+
 void run(App& app, const Route& route, const std::shared_ptr<Call>& call) {
   const ApiStatus status = route.handle(app, call);
   if (!status) send_error(app, *call, status.error());
@@ -150,9 +165,11 @@ void run(App& app, const Route& route, const std::shared_ptr<Call>& call) {
 
 }  // namespace
 
-bool admit(App& app, const net::HttpRequest& head, net::HttpReply& reply) {
+bool admit(App& app, net::HttpRequest& head, net::HttpReply& reply) {
+  head.id = is_request_id(head.header("x-request-id")) ? std::string(head.header("x-request-id"))
+                                                       : new_id("req_");
   reply.headers.push_back({"X-Content-Type-Options", "nosniff"});
-  reply.headers.push_back({"X-Request-Id", new_id("req_")});
+  add_request_id(reply, head.id, dialect_of(head.path));
   const ApiStatus status = check_request(app, head, reply);
   if (status) return true;
   app.metrics.count_request(status.error().status);
@@ -172,14 +189,20 @@ void handle(App& app, net::HttpRequest request, std::shared_ptr<net::HttpRespons
   auto call = std::make_shared<Call>();
   call->response = std::move(response);
   call->dialect = route->dialect;
-  if (app.log) call->log = std::make_shared<LogEntry>(app.log, route->method, route->path);
+  if (app.log) {
+    call->log = std::make_shared<LogEntry>(app.log, route->method, route->path, request.id);
+  }
   const std::string key = check_key(request, app.access).domain;
   call->domain = app.access.shares_cache ? "" : key;
   call->request = std::move(request);
   if (route->where == Where::network) return run(app, *route, call);
   ApiError busy{503, "too many requests wait; try again", "", "queue_full"};
   busy.retry_after = 1;
-  if (app.draining) return send_error(app, *call, busy);
+  if (app.draining) {
+    busy.message = "the server is ending";
+    busy.code = "draining";
+    return send_error(app, *call, busy);
+  }
   call->ticket = take_place(app, key);
   if (call->ticket == nullptr) {
     busy.status = 429;
@@ -200,6 +223,15 @@ void handle(App& app, net::HttpRequest request, std::shared_ptr<net::HttpRespons
       },
       bytes);
   if (!queued) send_error(app, *call, busy);
+}
+
+net::HttpReply fault(App& app, int status, std::string_view message, const net::HttpRequest* head) {
+  app.metrics.count_request(status);
+  const Dialect dialect = head == nullptr ? Dialect::openai : dialect_of(head->path);
+  net::HttpReply reply =
+      error_reply(dialect, {status, std::string(message), "", "malformed_request"});
+  add_request_id(reply, head == nullptr ? new_id("req_") : head->id, dialect);
+  return reply;
 }
 
 }  // namespace orrery::server

@@ -22,7 +22,8 @@ struct Route {
   Where where;
   ApiStatus (*handle)(App& app, const std::shared_ptr<Call>& call);
   bool needs_key = true;
-  // Of texts and vectors: the model that the body names is brought into memory before.
+  // Unless it runs on the network's thread: the model that the request names comes into memory
+  // before.
   bool loads = true;
 };
 
@@ -30,7 +31,8 @@ struct Route {
 std::span<const Route> routes();
 
 // For net::HttpServerOptions.
-bool admit(App& app, const net::HttpRequest& head, net::HttpReply& reply);
+bool admit(App& app, net::HttpRequest& head, net::HttpReply& reply);
 void handle(App& app, net::HttpRequest request, std::shared_ptr<net::HttpResponse> response);
+net::HttpReply fault(App& app, int status, std::string_view message, const net::HttpRequest* head);
 
 }  // namespace orrery::server

@@ -47,7 +47,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/completion", openai, texts, native_completion},
     {"POST", "/completions", openai, texts, native_completion},
     {"POST", "/infill", openai, texts, native_infill},
-    {"GET", "/slots", openai, files, native_slots},
+    {"GET", "/slots", openai, files, native_slots, true, false},
     {"POST", "/slots/*", openai, files, native_slot_action},
     {"GET", "/lora-adapters", openai, network, lora_adapters},
     {"POST", "/lora-adapters", openai, network, lora_set_adapters},

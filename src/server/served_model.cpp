@@ -22,6 +22,14 @@ void prepare_texts(ServedModel& served) {
   served.infill = text::find_infill_tokens(served.model->checkpoint().metadata(), *tokenizer);
 }
 
+void note_outcome(ServedModel& served, const Error* error) {
+  if (error == nullptr) {
+    served.has_fault = false;
+  } else if (error->kind == "E_CHANGED") {
+    served.has_fault = true;
+  }
+}
+
 std::string model_id(std::string_view name) {
   while (name.ends_with('/')) name.remove_suffix(1);
   name = name.substr(name.find_last_of('/') + 1);

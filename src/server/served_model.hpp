@@ -1,6 +1,7 @@
 // A model that is in memory, with what the handlers need beside it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -24,6 +25,10 @@ struct ServedModel {
   engine::Overflow overflow = engine::Overflow::error;  // what becomes of a full context
   std::int64_t created = 0;                             // Unix seconds
   Adapters adapters;
+  // Of the machine, once somebody has asked for metrics; bytes per second, 0: not known.
+  std::atomic<double> read_bandwidth{0};
+  std::atomic<bool> bandwidth_is_asked{false};
+  std::atomic<bool> has_fault{false};  // its files have changed: the last answer was E_CHANGED
   // prepare_texts():
   std::unique_ptr<text::Grammars> grammars;
   text::ToolFormat tool_format;
@@ -36,6 +41,8 @@ struct ServedModel {
 
 // What is refused of a model without a scheduler.
 ApiError not_generative(const ServedModel& served);
+// What became of its last answer or vector.
+void note_outcome(ServedModel& served, const Error* error);
 
 // How the model's replies are written, as its template shows it.
 void prepare_texts(ServedModel& served);

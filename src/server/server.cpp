@@ -13,11 +13,6 @@ bool is_loopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-net::HttpReply fault(App& app, int status, std::string_view message) {
-  app.metrics.count_request(status);
-  return error_reply(Dialect::openai, {status, std::string(message), "", "malformed_request"});
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<ModelStore> store,
@@ -32,8 +27,10 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<ModelStore> store,
   server->app_ = std::make_unique<App>(std::move(store), sources, options.models, options.access,
                                        options.version, options.log);
   App& app = *server->app_;
+  app.read_bandwidth = options.read_bandwidth;
   if (!options.session_dir.empty()) {
     app.sessions = std::make_unique<engine::SessionFolder>(options.session_dir);
+    app.saves_fail = !app.sessions->check();
   }
   net::HttpServerOptions http;
   http.host = options.host;
@@ -41,13 +38,15 @@ Result<std::unique_ptr<Server>> Server::start(std::unique_ptr<ModelStore> store,
   http.certificate = options.certificate;
   http.key = options.key;
   http.limits.body_bytes = options.max_body;
-  http.admit = [&app](const net::HttpRequest& head, net::HttpReply& reply) {
+  http.admit = [&app](net::HttpRequest& head, net::HttpReply& reply) {
     return admit(app, head, reply);
   };
   http.handle = [&app](net::HttpRequest request, std::shared_ptr<net::HttpResponse> response) {
     handle(app, std::move(request), std::move(response));
   };
-  http.fault = [&app](int status, std::string_view message) { return fault(app, status, message); };
+  http.fault = [&app](int status, std::string_view message, const net::HttpRequest* head) {
+    return fault(app, status, message, head);
+  };
   ORRERY_TRY(server->http_, net::HttpServer::start(std::move(http)));
   app.http = server->http_.get();
   return server;

@@ -22,7 +22,8 @@ struct ServerOptions {
   Access access;
   ModelsOptions models;
   std::string version;
-  LogLine log;  // of requests; empty: none
+  LogLine log;                   // of requests; empty: none
+  ReadBandwidth read_bandwidth;  // empty: it is not measured
 };
 
 class Server {

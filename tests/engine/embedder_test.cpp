@@ -170,6 +170,22 @@ TEST(Embedder, PoolingCanBeChosen) {
   EXPECT_GT(distance(vectors[2], vectors[1]), 1e-3);
 }
 
+TEST(Embedder, PausesAfterEachPartOfALongText) {
+  const auto made = make(folder_of("bert"), cpu(), false);
+  ASSERT_TRUE(made) << made.error().message;
+  std::vector<text::TokenId> ids(kContext);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<text::TokenId>(5 + i % 50);
+  int pauses = 0;
+  const auto count = [&pauses] { ++pauses; };
+  const auto vector = made->embedder->embed(ids, {}, count);
+  EXPECT_EQ(vector.value(), made->embedder->embed(ids, {}).value());
+  EXPECT_GE(pauses, static_cast<int>(kContext / Embedder::kPartTokens) - 1);
+  pauses = 0;
+  ids.resize(Embedder::kPartTokens);
+  EXPECT_TRUE(made->embedder->embed(ids, {}, count));
+  EXPECT_EQ(pauses, 0);
+}
+
 TEST(Embedder, RefusesWhatDoesNotFit) {
   const auto made = make(folder_of("bert"), cpu(), true);
   ASSERT_TRUE(made) << made.error().message;

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <set>
+#include <thread>
 
 #include "engine/fake_backend.hpp"
 #include "engine/fake_tokenizer.hpp"
@@ -56,6 +60,38 @@ class GenerateTest : public testing::Test {
   std::pair<text::TokenId, float> no_end{kEnd, -INFINITY};
   std::string text;
 };
+
+// Whoever asks for the executor while a long prompt is read gets it before the prompt's end.
+TEST_F(GenerateTest, GivesItsTurnBackBetweenSlices) {
+  const Tokens prompt(290, 7);  // in slices of 48
+  std::atomic<bool> stops{false};
+  std::atomic<int> runs_seen{0};  // of layers, when the other had its turn
+  std::set<int> seen;
+  std::thread other([&] {
+    while (!stops) {
+      const auto turn = executor->turn();
+      seen.insert(backend.faults.runs - runs_seen);
+    }
+  });
+  // Once is enough; each prompt is a new chance for a thread that the system has set aside.
+  GenerateOptions options;
+  options.max_tokens = 1;
+  const auto in_between = [&] {
+    const auto turn = executor->turn();
+    return std::ranges::any_of(seen, [](int runs) { return runs > 0 && runs < 6; });
+  };
+  for (int tries = 0; tries < 10'000 && !in_between(); ++tries) {
+    {
+      const auto turn = executor->turn();
+      session->clear();
+      runs_seen = backend.faults.runs;
+    }
+    run(prompt, greedy({no_end}), options);
+  }
+  stops = true;
+  other.join();
+  EXPECT_TRUE(in_between());
+}
 
 TEST_F(GenerateTest, GreedyTokensAndTheirText) {
   const Tokens prompt{1, 2, 3, 4, 5};

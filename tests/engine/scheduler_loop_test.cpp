@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "engine/generate.hpp"
 #include "engine/scheduler_loop_fixture.hpp"
 
@@ -33,6 +35,40 @@ TEST_F(SchedulerLoopTest, AnswersAreThoseOfARequestAlone) {
   }
   EXPECT_EQ(loop->stats().new_tokens, 600U);
   expect_no_pages();
+}
+
+TEST_F(SchedulerLoopTest, CountsItsStepsAndWhatTheyCost) {
+  make(600, 4, 2);
+  const auto answer = [&](std::size_t prompt, std::uint32_t tokens) {
+    const auto events = submit(fake::greedy(fake::random_tokens(prompt, 3), tokens));
+    run_all();
+    EXPECT_EQ(events->end.new_tokens, tokens);
+  };
+  const auto total = [](const StepTimes& times) {
+    return std::accumulate(times.counts.begin(), times.counts.end(), std::uint64_t{0});
+  };
+  backend.faults.on_run = [this](const backend::Batch&) { now += 0.015; };
+  answer(100, 5);
+  SchedulerStats stats = loop->stats();
+  EXPECT_EQ(total(stats.prompt_steps), stats.prefill_slices);
+  EXPECT_EQ(stats.prefill_slices, 3U);  // 48, 48, 4
+  EXPECT_EQ(total(stats.decode_steps), 4U);
+  EXPECT_EQ(stats.decode_steps.counts[4], 4U);  // above 0.01, at most 0.02
+  EXPECT_NEAR(stats.decode_steps.seconds, 0.06, 1e-9);
+  EXPECT_NEAR(stats.prompt_steps.seconds, 0.045, 1e-9);
+  // The table is read as rows by the embedding and as a whole by the head; a row's product is two
+  // operations for each of its elements.
+  const double row = 32 * 4, table = row * fake::kVocab;
+  EXPECT_EQ(stats.read_bytes, 104 * row + 5 * table);
+  EXPECT_EQ(stats.operations, 5 * 2.0 * 32 * fake::kVocab);
+  EXPECT_GT(stats.recent_decode_bytes, 3.5 * table);
+  EXPECT_LT(stats.recent_decode_bytes, 4 * (table + row));
+  now += 100;
+  loop->tick();  // there is nothing to do
+  EXPECT_EQ(total(loop->stats().decode_steps), 4U);
+  backend.faults.on_run = [this](const backend::Batch&) { now += 60; };
+  answer(1, 2);
+  EXPECT_EQ(loop->stats().decode_steps.counts.back(), 1U);
 }
 
 // Sampling, stop strings, ends, shifts and full contexts: the same tokens as generate() gives.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <latch>
 #include <thread>
@@ -173,6 +174,45 @@ TEST_F(SchedulerTest, TheEndOfTheSchedulerEndsItsRequests) {
     EXPECT_EQ(events->end.error.value_or(Error{"E_STOPPED", ""}).kind, "E_STOPPED");
   }
   EXPECT_EQ(executor->kv().pages_in_use(0), 0U);
+}
+
+// A stream and vectors of long texts take turns; neither changes the other.
+TEST(SchedulerModelTest, StreamsGoOnBesideTheVectorOfALongText) {
+  const std::string file = test::shared_dir() + "/data/golden/llama/llama-f16.gguf";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is absent";
+  ModelOptions options;
+  options.threads = 2;
+  options.max_sequences = 2;
+  const auto model = Model::open(file, options, storage::system_io());
+  ASSERT_TRUE(model) << model.error().message;
+  const Tokens text = fake::random_tokens((*model)->embed_context(), 1);
+  const int parts = static_cast<int>(text.size() / Embedder::kPartTokens);
+  ASSERT_GE(parts, 4);
+  const auto alone = (*model)->embed(text);
+  ASSERT_TRUE(alone) << alone.error().message;
+  const auto scheduler = Scheduler::start(*model, {});
+  ASSERT_TRUE(scheduler);
+  std::atomic<int> tokens{0};
+  Request request;
+  request.prompt = {1, 2, 3};
+  request.sampling.temperature = 0;
+  request.ignore_end = true;
+  request.overflow = Overflow::shift;
+  const auto events = std::make_shared<Recorder>();
+  events->took = [&tokens] { ++tokens; };
+  const auto id = (*scheduler)->submit(std::move(request), events);
+  ASSERT_TRUE(id);
+  // Two steps may be on their way when a text begins. The system may set the stream's thread aside
+  // while one is read, not always.
+  int most = 0;
+  for (int tries = 0; tries < 100 && most < parts / 2 + 2; ++tries) {
+    const int before = tokens;
+    EXPECT_EQ((*model)->embed(text).value(), *alone);
+    most = std::max(most, tokens - before);
+  }
+  EXPECT_GE(most, parts / 2 + 2);
+  (*scheduler)->cancel(*id);
+  events->wait();
 }
 
 // Two threads that compute, pages shared and taken over: every bit as a request alone.

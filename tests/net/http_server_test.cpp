@@ -1,11 +1,7 @@
 #include "net/http_server.hpp"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <condition_variable>
 #include <filesystem>
@@ -14,61 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include "support/http_client.hpp"
+
 namespace orrery::net {
 namespace {
 
+using Client = test::HttpClient;
 using std::chrono::milliseconds;
-
-class Client {
- public:
-  explicit Client(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    timeval limit{10, 0};
-    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    connected_ = connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-  }
-  ~Client() { close(); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-
-  void send(const std::string& bytes) {
-    for (std::size_t sent = 0; sent < bytes.size();) {
-      const auto n = ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-      if (n <= 0) return;
-      sent += static_cast<std::size_t>(n);
-    }
-  }
-  // Until the text is there, or the server has closed.
-  std::string read_until(const std::string& text) {
-    char buffer[4096];
-    while (text.empty() || got_.find(text) == std::string::npos) {
-      const auto n = recv(socket_, buffer, sizeof buffer, 0);
-      if (n <= 0) break;
-      got_.append(buffer, static_cast<std::size_t>(n));
-    }
-    return std::exchange(got_, {});
-  }
-  std::string read_all() { return read_until(""); }
-  void end_sending() { shutdown(socket_, SHUT_WR); }
-  void reset() {
-    const linger hard{1, 0};
-    setsockopt(socket_, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
-    close();
-  }
-  void close() {
-    if (socket_ >= 0) ::close(socket_);
-    socket_ = -1;
-  }
-  bool connected() const { return connected_; }
-
- private:
-  int socket_;
-  bool connected_ = false;
-  std::string got_;
-};
 
 // A latch with a limit of ten seconds.
 class Event {
@@ -92,12 +40,13 @@ class Event {
 HttpServerOptions options() {
   HttpServerOptions o;
   o.port = 0;
-  o.admit = [](const HttpRequest& head, HttpReply& reply) {
+  o.admit = [](HttpRequest& head, HttpReply& reply) {
     if (head.path == "/secret") reply = {403, "text/plain", {}, "no"};
     return head.path != "/secret";
   };
-  o.fault = [](int status, std::string_view message) {
-    return HttpReply{status, "text/plain", {}, std::string(message)};
+  o.fault = [](int status, std::string_view message, const HttpRequest* head) {
+    const std::string where = head == nullptr ? "" : head->path + ": ";
+    return HttpReply{status, "text/plain", {}, where + std::string(message)};
   };
   o.handle = [](HttpRequest request, std::shared_ptr<HttpResponse> response) {
     if (request.path == "/drop") return;
@@ -273,7 +222,9 @@ TEST(HttpServer, EndsSlowRequests) {
   EXPECT_EQ(head.read_all().rfind("HTTP/1.1 408 ", 0), 0U);
   Client body(server->port());
   body.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
-  EXPECT_EQ(body.read_all().rfind("HTTP/1.1 408 ", 0), 0U);
+  const std::string slow = body.read_all();
+  EXPECT_EQ(slow.rfind("HTTP/1.1 408 ", 0), 0U);
+  EXPECT_NE(slow.find("\r\n\r\n/: the body"), std::string::npos);
   Client idle(server->port());
   EXPECT_EQ(idle.read_all(), "");
   Client none(server->port());
@@ -285,6 +236,7 @@ TEST(HttpServer, DrainsWhatIsInProgress) {
   std::shared_ptr<HttpResponse> kept;
   auto o = options();
   o.handle = [&](HttpRequest, std::shared_ptr<HttpResponse> response) {
+    if (kept != nullptr) return response->send({503, "text/plain", {}, "ending"});
     kept = std::move(response);
     asked.set();
   };
@@ -294,10 +246,17 @@ TEST(HttpServer, DrainsWhatIsInProgress) {
   ASSERT_TRUE(asked.wait());
   std::thread drain([&] { server->drain(std::chrono::seconds(10)); });
   EXPECT_EQ(idle.read_all(), "");  // closed at once
-  EXPECT_FALSE(Client(server->port()).connected());
+  Client late(server->port());
+  late.send(kGet + kGet);
+  const std::string why = late.read_all();  // one answer, then the end
+  EXPECT_EQ(why.rfind("HTTP/1.1 503 ", 0), 0U);
+  EXPECT_NE(why.find("Connection: close"), std::string::npos);
+  EXPECT_EQ(why.rfind("HTTP/1.1 "), 0U);
+  Client silent(server->port());  // costs no time
   kept->send({200, "text/plain", {}, "whole"});
   const std::string answer = busy.read_all();
   drain.join();
+  EXPECT_FALSE(Client(server->port()).connected());
   EXPECT_TRUE(answer.ends_with("whole"));
   EXPECT_NE(answer.find("Connection: close"), std::string::npos);
   EXPECT_EQ(server->connections(), 0U);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "server/fields.hpp"
+
 namespace orrery::server {
 namespace {
 
@@ -11,7 +13,8 @@ ApiResult<std::optional<WantedModel>> wanted(const char* path, Dialect dialect,
   call.request.path = path;
   call.request.body = body;
   call.dialect = dialect;
-  return wanted_model(call);
+  const auto json = parse_object(body);
+  return wanted_model(call, json ? &*json : nullptr);
 }
 
 TEST(WantedModel, IsReadBeforeTheHandler) {
@@ -63,6 +66,28 @@ TEST(WantedModel, RefusesAKeepAliveThatIsNone) {
     EXPECT_EQ(wrong.error().status, 400);
     EXPECT_EQ(wrong.error().param, "keep_alive");
   }
+}
+
+TEST(WantedModel, OfASlotStandsInTheAddressOrTheBody) {
+  for (const char* body : {"", R"({"filename":"a"})", R"({"model":"other"})"}) {
+    Call call;
+    call.request.path = "/slots/3";
+    call.request.query = "action=erase&model=m";
+    const auto json = parse_object(body);
+    const auto wanted = wanted_model(call, json ? &*json : nullptr);
+    ASSERT_TRUE(wanted && *wanted) << body;
+    EXPECT_EQ((*wanted)->name, "m");
+  }
+  EXPECT_EQ((*wanted("/slots/3", Dialect::openai, R"({"model":"m"})"))->name, "m");
+  EXPECT_EQ((*wanted("/slots/3", Dialect::openai, ""))->name, "");
+  EXPECT_EQ(wanted("/slots/3", Dialect::openai, R"({"model":1})").error().status, 400);
+}
+
+TEST(QueryValue, IsThatOfTheWholeName) {
+  EXPECT_EQ(query_value("a=1&model=m&b", "model"), "m");
+  EXPECT_EQ(query_value("amodel=1&model=", "model"), "");
+  EXPECT_EQ(query_value("model", "model"), "");
+  EXPECT_EQ(query_value("", "model"), "");
 }
 
 }  // namespace

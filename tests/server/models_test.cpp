@@ -6,7 +6,8 @@
 #include <atomic>
 #include <future>
 #include <random>
-#include <set>
+
+#include "server/fake_store.hpp"
 
 namespace orrery::server {
 namespace {
@@ -14,57 +15,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kMega = 1U << 20;
-
-// Loads at once, or when the test lets it; fails where it should.
-class FakeStore final : public ModelStore {
- public:
-  Result<LoadedModel> load(const ModelSource& source) override {
-    std::unique_lock lock(mutex);
-    ++loads;
-    changed.notify_all();
-    changed.wait(lock, [this] { return open; });
-    if (broken.contains(source.id)) return fail("E_TRUNC", "/secret/path is cut off");
-    auto served = std::make_shared<ServedModel>();
-    served->id = source.id;
-    LoadedModel loaded{served, {}};
-    loaded.facts.info.weight_bytes = source.bytes;
-    return loaded;
-  }
-  Result<ModelFacts> inspect(const ModelSource& source) override {
-    if (source.id == "broken") return fail("E_TRUNC", "no");
-    ModelFacts facts;
-    facts.info.family = "fake";
-    return facts;
-  }
-  Result<ModelSource> pull(const std::string&,
-                           const std::function<bool(const PullEvent&)>&) override {
-    return fail("E_NOMODEL", "nothing to pull");
-  }
-  Status check_remove(const ModelSource& source) override {
-    return source.path == "/elsewhere" ? Status(fail("E_PLACE", "")) : Status();
-  }
-  Status remove(const ModelSource& source) override {
-    const std::lock_guard lock(mutex);
-    if (undeletable) return fail("E_DISK", "no");
-    removed.insert(source.path);
-    return {};
-  }
-  void set_open(bool is_open) {
-    const std::lock_guard lock(mutex);
-    open = is_open;
-    changed.notify_all();
-  }
-  void wait_for_loads(int count) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return loads >= count; });
-  }
-
-  std::mutex mutex;
-  std::condition_variable changed;
-  int loads = 0;
-  bool open = true, undeletable = false;
-  std::set<std::string> broken, removed;
-};
 
 class ModelsTest : public testing::Test {
  protected:
