@@ -67,8 +67,8 @@ TEST_F(SchedulerLoopTest, CountsItsStepsAndWhatTheyCost) {
   loop->tick();  // there is nothing to do
   EXPECT_EQ(total(loop->stats().decode_steps), 4U);
   backend.faults.on_run = [this](const backend::Batch&) { now += 60; };
-  answer(1, 2);
-  EXPECT_EQ(loop->stats().decode_steps.counts.back(), 1U);
+  answer(1, 2);  // a prompt of one token is decoded
+  EXPECT_EQ(loop->stats().decode_steps.counts.back(), 2U);
 }
 
 // Sampling, stop strings, ends, shifts and full contexts: the same tokens as generate() gives.

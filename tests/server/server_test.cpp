@@ -235,7 +235,7 @@ TEST_F(ServerTest, RequestsHaveIds) {
   EXPECT_FALSE(id_of(ask("rubbish\r\n\r\n")).empty());
   const Answer large =
       ask("POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: x2\r\n"
-          "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
+          "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n");
   EXPECT_EQ(large.status, 400) << large.head;
   EXPECT_EQ(id_of(large), "x2");
   EXPECT_NE(large.head.find("\r\nrequest-id: x2"), std::string::npos) << large.head;
