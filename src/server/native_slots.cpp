@@ -137,6 +137,10 @@ class SlotAction {
     constexpr std::size_t kOwnerDigits = 16;
     auto file =
         app_.sessions->open(call_.domain.substr(0, kOwnerDigits), *name, *asked_.model->model);
+    // A file that is not there yet is no error: it is the folder.
+    if (!file && file.error().kind == "E_NOTFOUND") {
+      return refuse(500, "the folder of the sessions is not there any more", "", "no_folder");
+    }
     if (!file) return std::unexpected(session_error(file.error()));
     file_ = std::move(*file);
     out_["filename"] = *name;
