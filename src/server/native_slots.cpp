@@ -44,6 +44,7 @@ constexpr std::array kSentences = {
              "of computing made it"},
     Sentence{"E_ADAPTER", 400, "not_supported",
              "what adapters have a part in is not kept: a file does not say which they were"},
+    Sentence{"E_NOFOLDER", 500, "no_folder", "the folder of the sessions is not there any more"},
     Sentence{"E_DISKFULL", 507, "disk_full", "the disk of the sessions is full"},
     Sentence{"E_TOOBIG", 400, "invalid_value", "the session is too large for a file"},
 };
@@ -137,10 +138,6 @@ class SlotAction {
     constexpr std::size_t kOwnerDigits = 16;
     auto file =
         app_.sessions->open(call_.domain.substr(0, kOwnerDigits), *name, *asked_.model->model);
-    // A file that is not there yet is no error: it is the folder.
-    if (!file && file.error().kind == "E_NOTFOUND") {
-      return refuse(500, "the folder of the sessions is not there any more", "", "no_folder");
-    }
     if (!file) return std::unexpected(session_error(file.error()));
     file_ = std::move(*file);
     out_["filename"] = *name;
@@ -150,7 +147,10 @@ class SlotAction {
   ApiResult<Json> write() {
     ORRERY_TRY_VOID(open_file());
     const ApiStatus used = use([&](engine::Session& session) -> Status {
-      ORRERY_TRY_VOID(file_->save(session, ""));
+      // A file that is not there yet is no error: what is not found is the folder.
+      const Status saved = file_->save(session, "");
+      if (!saved && saved.error().kind == "E_NOTFOUND") return fail("E_NOFOLDER", "");
+      ORRERY_TRY_VOID(saved);
       out_["n_saved"] = session.held().size();
       out_["n_written"] = file_->bytes();
       return {};
