@@ -37,7 +37,7 @@ struct Options {
 };
 
 struct Measurement {
-  std::string test;  // "prefill", "decode", "first_token"
+  std::string test;  // "prefill", "decode", "first_token"; "embed" of models that write nothing
   std::uint32_t tokens = 0, depth = 0, sequences = 1;
   std::vector<double> rates;  // tokens per second, one per repeat
   double bytes_per_token = 0, bandwidth_fraction = 0;
@@ -57,6 +57,7 @@ class Bench {
         sequences_(std::move(sequences)),
         model_(model),
         executor_(model.executor()),
+        vocab_(static_cast<int>(model.tokenizer().vocab_size())),
         rng_(std::random_device{}()) {}
 
   Status run() {
@@ -65,6 +66,7 @@ class Bench {
     const int threads = model_.info().threads;
     roofline_ = measure_reads(model_.weight_spans(), threads, peaks);
     if (options_.steps) measure_products(roofline_, threads, peaks);
+    if (executor_ == nullptr) return measure_texts();
     if (options_.prefill > 0) ORRERY_TRY_VOID(measure_prefill());
     if (options_.decode == 0) return {};
     for (const int sequences : sequences_) {
@@ -78,10 +80,27 @@ class Bench {
  private:
   // Fresh random tokens, so that nothing can be reused.
   std::vector<text::TokenId> random_tokens(std::uint32_t n) {
-    std::uniform_int_distribution<text::TokenId> id(0, static_cast<int>(executor_->vocab()) - 1);
+    std::uniform_int_distribution<text::TokenId> id(0, vocab_ - 1);
     std::vector<text::TokenId> tokens(n);
     for (text::TokenId& token : tokens) token = id(rng_);
     return tokens;
+  }
+
+  // Texts that become vectors, or pairs that become scores, one after the other.
+  Status measure_texts() {
+    Measurement m{"embed", options_.prefill, 0, 1, {}};
+    for (std::uint32_t r = 0; r <= options_.repeat; ++r) {  // the first run only warms up
+      const std::vector<text::TokenId> tokens = random_tokens(options_.prefill);
+      const double start = now_seconds();
+      if (model_.hparams().ranks) {
+        ORRERY_TRY_VOID(model_.rank(tokens, tokens.size() / 2));
+      } else {
+        ORRERY_TRY_VOID(model_.embed(tokens));
+      }
+      if (r > 0) m.rates.push_back(options_.prefill / (now_seconds() - start));
+    }
+    results_.push_back(m);
+    return {};
   }
 
   Status measure_prefill() {
@@ -198,6 +217,7 @@ class Bench {
   std::vector<int> sequences_;
   const engine::Model& model_;
   std::shared_ptr<engine::Executor> executor_;
+  int vocab_;
   std::mt19937_64 rng_;
   std::vector<Measurement> results_;
   Roofline roofline_;
@@ -232,7 +252,8 @@ void print_json(const engine::Model& model, const Bench& bench) {
 }
 
 std::string test_name(const Measurement& m) {
-  std::string name = fmt::format("{}{}", m.test == "prefill" ? "pp" : "tg", m.tokens);
+  const char* kind = m.test == "embed" ? "embed" : m.test == "prefill" ? "pp" : "tg";
+  std::string name = fmt::format("{}{}", kind, m.tokens);
   if (m.depth != 0) name += fmt::format(" @ d{}", m.depth);
   if (m.sequences > 1) name += fmt::format(" x{}", m.sequences);
   return name;
@@ -286,11 +307,18 @@ Status bench(Options options) {
   }
   ORRERY_TRY(auto sequences, read_numbers("--sequences", options.sequences, 1, kMostSequences));
   options.open.sequences = static_cast<std::uint32_t>(std::ranges::max(sequences));
-  const std::uint32_t longest = options.depth + std::max(options.prefill, options.decode) + 1;
+  const std::uint32_t longest =
+      std::max(options.depth + options.prefill, std::max(1U, options.depth) + options.decode);
   if (options.open.context == 0) options.open.context = longest;
   ORRERY_TRY(const auto model, open_model(options.model, options.open));
   ORRERY_TRY_VOID(model->settle());
-  ORRERY_TRY_VOID(model->check_writes());
+  if (model->executor() == nullptr &&
+      (options.prefill == 0 || options.depth > 0 || options.steps || options.sequences != "1")) {
+    return fail("E_ENCODER",
+                options.model +
+                    ": the model writes nothing; of --prefill, --decode, --depth, "
+                    "--sequences and --steps it has --prefill alone: the tokens of a text");
+  }
   Bench bench(options, std::move(sequences), *model);
   ORRERY_TRY_VOID(bench.run());
   if (options.json) {

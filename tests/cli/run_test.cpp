@@ -157,6 +157,23 @@ TEST_F(Commands, BenchPrintsJsonWithTheStableKeys) {
   EXPECT_EQ(json[3]["sequences"], 3);
 }
 
+TEST_F(Commands, BenchMeasuresTextsOfModelsThatWriteNothing) {
+  for (const char* name : {"bert", "bert-rank"}) {
+    const std::string model = test::source_dir() + "/tests/golden/" + name;
+    const Outcome outcome =
+        run_program({"bench", model, "--prefill", "32", "--repeat", "2", "--json"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const auto json = nlohmann::json::parse(outcome.out, nullptr, false);
+    ASSERT_EQ(json.size(), 1U) << outcome.out;
+    EXPECT_EQ(json[0]["test"], "embed");
+    EXPECT_EQ(json[0]["tokens"], 32);
+    EXPECT_GT(json[0]["tokens_per_second"]["min"].get<double>(), 0);
+    const Outcome deep = run_program({"bench", model, "--prefill", "16", "--depth", "8"});
+    EXPECT_NE(deep.exit_code, 0);
+    EXPECT_NE(deep.err.find("--prefill alone"), std::string::npos) << deep.err;
+  }
+}
+
 TEST_F(Commands, BenchStepsAddUp) {
   const std::vector<std::string> base = {"bench", tiny_model(), "--prefill", "40",     "--decode",
                                          "30",    "--repeat",   "2",         "--steps"};
