@@ -141,7 +141,7 @@ endfunction()
 
 # The modules whose unit tests also run under ThreadSanitizer; of those below, the tests that share
 # more between threads than a team of the backend does.
-set(ORRERY_THREADED_MODULES base net backend engine server)
+set(ORRERY_THREADED_MODULES base memory net backend engine server)
 set(ORRERY_THREADED_TESTS_engine
   adapters changed_file golden_restore packed_weights quantize scheduler session_file)
 set(ORRERY_THREADED_TESTS_server many_clients models)
