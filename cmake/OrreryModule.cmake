@@ -99,6 +99,10 @@ function(orrery_tests name)
   set(slow ${sources})
   list(FILTER sources EXCLUDE REGEX "_slow_test\\.cpp$")
   list(FILTER slow INCLUDE REGEX "_slow_test\\.cpp$")
+  if(ORRERY_SANITIZE STREQUAL "thread" AND DEFINED ORRERY_THREADED_TESTS_${name})
+    set(sources ${ORRERY_THREADED_TESTS_${name}})
+    list(TRANSFORM sources REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/tests/${name}/\\1_test.cpp")
+  endif()
   foreach(kind unit slow)
     if(kind STREQUAL unit)
       set(files ${sources})
@@ -135,8 +139,12 @@ function(orrery_tests name)
   endforeach()
 endfunction()
 
-# The modules whose unit tests also run under ThreadSanitizer.
-set(ORRERY_THREADED_MODULES base net backend)
+# The modules whose unit tests also run under ThreadSanitizer; of those below, the tests that share
+# more between threads than a team of the backend does.
+set(ORRERY_THREADED_MODULES base memory net backend engine server)
+set(ORRERY_THREADED_TESTS_engine
+  adapters changed_file golden_restore packed_weights quantize scheduler session_file)
+set(ORRERY_THREADED_TESTS_server many_clients models)
 
 # Teams of threads that spin for each other crawl when another test takes a core from them.
 function(orrery_give_two_cores module test)
