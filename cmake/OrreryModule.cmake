@@ -144,7 +144,7 @@ endfunction()
 set(ORRERY_THREADED_MODULES base memory net backend engine server)
 set(ORRERY_THREADED_TESTS_engine
   adapters changed_file golden_restore packed_weights quantize scheduler session_file)
-set(ORRERY_THREADED_TESTS_server many_clients models)
+set(ORRERY_THREADED_TESTS_server many_clients models server)
 
 # Teams of threads that spin for each other crawl when another test takes a core from them.
 function(orrery_give_two_cores module test)
