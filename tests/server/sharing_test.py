@@ -1,12 +1,15 @@
 """Two processes of one user with one model: one memory for its weights, whoever ends first."""
 
 import json
+import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
-from service import Server, eventually, program
+from service import ROOT, Server, eventually, program
 
 MIB = 1 << 20
 PROMPT = {"prompt": "Two processes share", "max_tokens": 12, "temperature": 0}
@@ -39,6 +42,13 @@ def answer(server):
 class Sharing(unittest.TestCase):
     def setUp(self):
         self.servers = []
+        # A file of its own: whoever else runs the default model would share its weights.
+        source = subprocess.run([ROOT / "scripts" / "default-model"], capture_output=True, text=True,
+                                check=True).stdout.strip()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.model = pathlib.Path(folder.name) / pathlib.Path(source).name
+        shutil.copyfile(source, self.model)
 
     def tearDown(self):
         for server in self.servers:
@@ -46,7 +56,7 @@ class Sharing(unittest.TestCase):
                 server.stop()
 
     def start(self):
-        server = Server()
+        server = Server(str(self.model))
         self.servers.append(server)
         server.wait_for_log("model .*\n")
         return server
@@ -73,7 +83,7 @@ class Sharing(unittest.TestCase):
         self.assertEqual(answer(second), said)
 
         def third_gets_it():
-            out = subprocess.run([program(), "bench", "copies"], capture_output=True, text=True,
+            out = subprocess.run([program(), "bench", "copies", self.model], capture_output=True, text=True,
                                  check=True).stdout
             return f"of process {second.process.pid}" in out
         self.assertTrue(eventually(third_gets_it))
