@@ -43,8 +43,8 @@ class Sharing(unittest.TestCase):
     def setUp(self):
         self.servers = []
         # A file of its own: whoever else runs the default model would share its weights.
-        source = subprocess.run([ROOT / "scripts" / "default-model"], capture_output=True, text=True,
-                                check=True).stdout.strip()
+        source = subprocess.run([ROOT / "scripts" / "default-model"], capture_output=True,
+                                text=True, check=True).stdout.strip()
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.model = pathlib.Path(folder.name) / pathlib.Path(source).name
@@ -83,8 +83,8 @@ class Sharing(unittest.TestCase):
         self.assertEqual(answer(second), said)
 
         def third_gets_it():
-            out = subprocess.run([program(), "bench", "copies", self.model], capture_output=True, text=True,
-                                 check=True).stdout
+            out = subprocess.run([program(), "bench", "copies", self.model], capture_output=True,
+                                 text=True, check=True).stdout
             return f"of process {second.process.pid}" in out
         self.assertTrue(eventually(third_gets_it))
 
