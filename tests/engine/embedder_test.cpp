@@ -3,17 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "engine/embedder.hpp"
+#include "engine/golden_encoder.hpp"
 #include "model/model.hpp"
 #include "storage/checkpoint.hpp"
-#include "support/paths.hpp"
 
 namespace orrery::engine {
 namespace {
+
+using golden::folder_of, golden::Param, golden::print_name;
 
 constexpr std::uint32_t kContext = 128;
 constexpr double kExact = 2e-5;        // of an element, sums in f32 or more
@@ -24,14 +24,9 @@ struct Golden {
   std::vector<float> vector;
 };
 
-std::string folder_of(const std::string& name) {
-  return test::source_dir() + "/tests/golden/" + name;
-}
-
 // `gguf_texts`: where GGUF files lack something that safetensors have.
 std::vector<Golden> golden_of(const std::string& name, bool gguf = false) {
-  std::ifstream file(folder_of(name) + "/golden.json");
-  const auto json = nlohmann::json::parse(file, nullptr, false);
+  const auto json = golden::json_of(name);
   std::vector<Golden> all;
   if (json.is_discarded()) return all;
   const char* list = gguf && json.contains("gguf_texts") ? "gguf_texts" : "texts";
@@ -83,20 +78,6 @@ Result<Made> make(const std::string& path, std::unique_ptr<backend::Backend> bac
 std::unique_ptr<backend::Backend> cpu() {
   auto made = backend::make_cpu_backend({.threads = 2, .isa = ""});
   return made ? std::move(*made) : nullptr;
-}
-
-struct Param {
-  std::string name;
-  bool gguf;
-  std::string path() const {
-    return folder_of(name) + (gguf ? "/" + name + "-f16.gguf" : std::string());
-  }
-};
-
-std::string print_name(const ::testing::TestParamInfo<Param>& info) {
-  std::string name = info.param.name + (info.param.gguf ? "_gguf" : "_safetensors");
-  std::ranges::replace(name, '-', '_');
-  return name;
 }
 
 class EmbedGolden : public ::testing::TestWithParam<Param> {

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "engine/golden_encoder.hpp"
 #include "engine/model.hpp"
 #include "engine/rank_text.hpp"
-#include "support/paths.hpp"
 
 namespace orrery::engine {
 namespace {
+
+using golden::folder_of, golden::Param, golden::print_name;
 
 constexpr double kExact = 5e-5;    // sums in f32 or more
 constexpr double kRounded = 3e-2;  // operands rounded to bf16
@@ -24,13 +24,8 @@ struct Golden {
   double score = 0;
 };
 
-std::string folder_of(const std::string& name) {
-  return test::source_dir() + "/tests/golden/" + name;
-}
-
 std::vector<Golden> golden_of(const std::string& name) {
-  std::ifstream file(folder_of(name) + "/golden.json");
-  const auto json = nlohmann::json::parse(file, nullptr, false);
+  const auto json = golden::json_of(name);
   std::vector<Golden> all;
   if (json.is_discarded()) return all;
   for (const auto& pair : json["pairs"]) {
@@ -44,20 +39,6 @@ std::shared_ptr<const Model> open(const std::string& path, ModelOptions options 
   auto model = Model::open(path, options, storage::system_io());
   EXPECT_TRUE(model) << model.error().message;
   return model ? *model : nullptr;
-}
-
-struct Param {
-  std::string name;
-  bool gguf;
-  std::string path() const {
-    return folder_of(name) + (gguf ? "/" + name + "-f16.gguf" : std::string());
-  }
-};
-
-std::string print_name(const ::testing::TestParamInfo<Param>& info) {
-  std::string name = info.param.name + (info.param.gguf ? "_gguf" : "_safetensors");
-  std::ranges::replace(name, '-', '_');
-  return name;
 }
 
 class RankGolden : public ::testing::TestWithParam<Param> {

@@ -17,6 +17,14 @@ class FairnessTest : public fake::SchedulerLoopTest {
       now += is_decode ? 0.010 : 0.001 * batch.n_tokens;
     };
   }
+  // For prompts of 12,000 tokens, in slices of up to 512.
+  void make_long() {
+    executor = *Executor::create(
+        fake::record(plan::Phase::decode, {8, 8, 8}, fake::kWindow),
+        fake::record(plan::Phase::prefill, {512, 1, 5}, fake::kWindow), backend,
+        {.sequences = 4, .context = 12000, .slice = 0, .budget_bytes = 4000 * fake::kPageBytes});
+    make_loop(4);
+  }
 };
 
 TEST_F(FairnessTest, RunningStreamsKeepMoreThanHalfTheirPace) {
@@ -90,11 +98,7 @@ TEST_F(FairnessTest, APromptAloneTakesWholeSlices) {
 
 // A request that comes while others' prompts are computed waits for 40 ms and the end of a block.
 TEST_F(FairnessTest, SlicesAreShortUntilAPromptIsAloneForASecond) {
-  executor = *Executor::create(
-      fake::record(plan::Phase::decode, {8, 8, 8}, fake::kWindow),
-      fake::record(plan::Phase::prefill, {512, 1, 5}, fake::kWindow), backend,
-      {.sequences = 4, .context = 12000, .slice = 0, .budget_bytes = 4000 * fake::kPageBytes});
-  make_loop(4);
+  make_long();
   double other_ended = 0;
   std::uint32_t longest = 0, longest_later = 0;
   backend.faults.on_run = [&](const backend::Batch& batch) {
@@ -115,11 +119,7 @@ TEST_F(FairnessTest, SlicesAreShortUntilAPromptIsAloneForASecond) {
 
 // Attention makes a token at a depth of 10,000 ten times as expensive here.
 TEST_F(FairnessTest, SlicesGetShorterWithDepth) {
-  executor = *Executor::create(
-      fake::record(plan::Phase::decode, {8, 8, 8}, fake::kWindow),
-      fake::record(plan::Phase::prefill, {512, 1, 5}, fake::kWindow), backend,
-      {.sequences = 4, .context = 12000, .slice = 0, .budget_bytes = 4000 * fake::kPageBytes});
-  make_loop(4);
+  make_long();
   double longest = 0;
   std::map<int, int> tokens_at;  // of the first slice in each thousand of depth
   backend.faults.on_run = [&](const backend::Batch& batch) {
