@@ -1,10 +1,6 @@
 // The whole server under clients of every kind at once: what it says to one does not depend on the
 // others, whatever thread of it meets which.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <latch>
@@ -12,6 +8,7 @@
 
 #include "server/json.hpp"
 #include "server/server.hpp"
+#include "support/http_client.hpp"
 #include "support/temp_dir.hpp"
 #include "support/tiny_gguf.hpp"
 
@@ -47,51 +44,26 @@ class FileStore final : public ModelStore {
 };
 
 // One request on a connection of its own.
-class Client {
+class Client : public test::HttpClient {
  public:
   Client(std::uint16_t port, const std::string& method, const std::string& path,
          const Json& body = {})
-      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const timeval limit{60, 0};
-    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    EXPECT_EQ(connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+      : HttpClient(port, 60) {
+    EXPECT_TRUE(connected());
     const std::string text = body.is_null() ? "" : body.dump();
-    const std::string all = method + " " + path +
-                            " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-                            "Content-Type: application/json\r\nContent-Length: " +
-                            std::to_string(text.size()) + "\r\n\r\n" + text;
-    EXPECT_EQ(::send(socket_, all.data(), all.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(all.size()));
+    send(method + " " + path +
+         " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+         "Content-Type: application/json\r\nContent-Length: " +
+         std::to_string(text.size()) + "\r\n\r\n" + text);
   }
-  ~Client() { ::close(socket_); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
 
-  // Until the text is there, or, of "", the server has closed.
-  const std::string& read_until(const std::string& text) {
-    char buffer[4096];
-    while (text.empty() || got_.find(text) == std::string::npos) {
-      const auto n = recv(socket_, buffer, sizeof buffer, 0);
-      if (n <= 0) break;
-      got_.append(buffer, static_cast<std::size_t>(n));
-    }
-    return got_;
-  }
   // The body of the whole answer, which has to be a good one.
   std::string body() {
-    const std::string& all = read_until("");
+    const std::string all = read_all();
     EXPECT_TRUE(all.starts_with("HTTP/1.1 200 ")) << all;
     const std::size_t head = all.find("\r\n\r\n");
     return head == std::string::npos ? "" : all.substr(head + 4);
   }
-
- private:
-  int socket_;
-  std::string got_;
 };
 
 Json prompt(int i, bool stream = false) {
@@ -162,7 +134,7 @@ TEST_F(ManyClients, AreAnsweredAsOneAlone) {
   clients.push_back(rounds([&](int i) {
     const std::string slot = "/slots/" + std::to_string(i + 2) + "?action=save";
     Client client(port, "POST", slot, {{"filename", "kept" + std::to_string(i)}});
-    const std::string& text = client.read_until("");
+    const std::string text = client.read_all();
     EXPECT_TRUE(text.starts_with("HTTP/1.1 200 ") || text.starts_with("HTTP/1.1 409 ")) << text;
   }));
   clients.push_back(rounds([&](int i) {  // goes away
@@ -201,7 +173,7 @@ TEST_F(ManyClients, AllHaveAnEndWhenTheServerDoes) {
       Client client(server->port(), "POST", "/v1/completions", endless);
       client.read_until("HTTP/1.1 200 ");
       streaming.count_down();
-      EXPECT_TRUE(client.read_until("").ends_with("0\r\n\r\n"));
+      EXPECT_TRUE(client.read_all().ends_with("0\r\n\r\n"));
     });
   }
   streaming.wait();
