@@ -12,8 +12,6 @@ constexpr std::size_t kMaxMaskBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxExits = 8192;
 // Nodes from which on a subtree is worth the question whether it is allowed as a whole.
 constexpr std::uint32_t kLargeSubtree = 24;
-// Bytes of a short token: most are.
-constexpr std::uint32_t kShort = 16;
 // Of an entry of a hash map or tree, beside what it holds.
 constexpr std::size_t kEntry = 64;
 
@@ -36,7 +34,7 @@ struct TokenMasks::AllNodes {
 // Without the subtrees whose tokens are known.
 struct TokenMasks::OtherNodes {
   const TokenTree& tree;
-  const ShortTexts& known;
+  const ClassTexts& known;
   std::uint32_t node(std::uint32_t k) const { return known.others[k]; }
   std::uint32_t behind(std::uint32_t k) const { return known.ends[k]; }
   void set_all(std::uint32_t k, std::span<std::uint32_t> out) const {
@@ -48,8 +46,10 @@ TokenMasks::TokenMasks(std::shared_ptr<const GrammarProgram> program,
                        std::shared_ptr<const TokenTrie> trie)
     : trie_(std::move(trie)),
       machine_(std::move(program)),
-      path_(trie_->longest() + 1),
-      scratch_(trie_->words()) {}
+      path_(TokenTree::kMaxDepth + 1),
+      scratch_(trie_->words()) {
+  for (const TokenTree& tree : trie_->trees()) parts_.push_back({.tree = tree});
+}
 
 void TokenMasks::allowed(StateId state, std::span<std::uint32_t> out) {
   std::fill(out.begin(), out.end(), 0);
@@ -74,11 +74,7 @@ void TokenMasks::allowed(StateId state, std::span<std::uint32_t> out) {
   }
   if (machine_.is_exhausted()) {
     std::fill(out.begin(), out.end(), 0);
-    fragments_.clear();  // one of them is not whole
-    loops_.clear();
-    short_texts_.clear();
-    fragment_bytes_ = 0;
-    return;
+    return forget();
   }
   if (is_counting) return;  // the next of these is another state
   TokenSet kept(out);
@@ -90,17 +86,29 @@ void TokenMasks::allowed(StateId state, std::span<std::uint32_t> out) {
   masks_.emplace(state, std::move(kept));
 }
 
+// One of the fragments is not whole.
+void TokenMasks::forget() {
+  for (Part& part : parts_) {
+    part.fragments.clear();
+    part.class_texts.clear();
+  }
+  loops_.clear();
+  fragment_bytes_ = 0;
+}
+
 // Readings with one stack.
 void TokenMasks::add_group(std::span<const Item> items, std::span<std::uint32_t> out) {
-  const Fragment& part = fragment(items);
-  if (!part.is_whole) {
-    walk(0, machine_.with_stack(items), out, nullptr);
-    return;
+  for (Part& part : parts_) {
+    const Fragment& known = fragment(part, items);
+    if (!known.is_whole) {
+      walk(part, 0, machine_.with_stack(items), out, nullptr);
+      continue;
+    }
+    known.allowed.add_to(out);
+    if (known.exits.empty()) continue;
+    const StateId from = machine_.returned(items[0].stack);
+    for (const std::uint32_t node : known.exits) walk(part, node, from, out, nullptr);
   }
-  part.allowed.add_to(out);
-  if (part.exits.empty()) return;
-  const StateId from = machine_.returned(items[0].stack);
-  for (const std::uint32_t node : part.exits) walk(node, from, out, nullptr);
 }
 
 std::size_t TokenMasks::memory_bytes() const {
@@ -118,30 +126,30 @@ StateId TokenMasks::after(StateId state, TokenId token) {
   return state;
 }
 
-bool TokenMasks::walk(std::uint32_t top, StateId from, std::span<std::uint32_t> out,
+bool TokenMasks::walk(Part& part, std::uint32_t top, StateId from, std::span<std::uint32_t> out,
                       std::vector<std::uint32_t>* exits) {
   if (from == GrammarMachine::kDead) return true;
-  const TokenTree::Node& node = trie_->tree().nodes()[top];
-  set_tokens(out, trie_->tree().tokens(top));
+  const TokenTree::Node& node = part.tree.nodes()[top];
+  set_tokens(out, part.tree.tokens(top));
   path_[node.depth] = from;
   if (node.end - top >= kLargeSubtree) {
     const GrammarLoop start = loop(from, from, 0);
     // Worth it where each token leads to another state, with a mask of its own.
-    if (top == 0 && start.classes != 0 && start.characters >= kShort &&
+    if (top == 0 && start.classes != 0 && start.characters >= part.tree.longest() &&
         start.characters != GrammarLoop::kEndless) {
-      const ShortTexts& known = short_texts(start.classes);
+      const ClassTexts& known = class_texts(part, start.classes);
       known.tokens.add_to(out);
-      return walk_nodes(OtherNodes{trie_->tree(), known}, 0, out, exits);
+      return walk_nodes(OtherNodes{part.tree, known}, 0, out, exits);
     }
   }
-  return walk_nodes(AllNodes{trie_->tree()}, top, out, exits);
+  return walk_nodes(AllNodes{part.tree}, top, out, exits);
 }
 
 // What is under the node with index `top` of an order, from the state in path_.
 template <typename Order>
 bool TokenMasks::walk_nodes(const Order& order, std::uint32_t top, std::span<std::uint32_t> out,
                             std::vector<std::uint32_t>* exits) {
-  const TokenTree& tree = trie_->tree();
+  const TokenTree& tree = order.tree;
   const auto nodes = tree.nodes();
   const std::uint32_t last = order.behind(top);
   for (std::uint32_t k = top + 1; k < last;) {
@@ -190,12 +198,12 @@ const GrammarLoop& TokenMasks::loop(StateId state, StateId before, std::uint8_t 
   return loops_.emplace(state, made).first->second;
 }
 
-const TokenMasks::ShortTexts& TokenMasks::short_texts(ByteClasses classes) {
-  const auto known = short_texts_.find(classes);
-  if (known != short_texts_.end()) return known->second;
-  const TokenTree& tree = trie_->tree();
+const TokenMasks::ClassTexts& TokenMasks::class_texts(Part& part, ByteClasses classes) {
+  const auto known = part.class_texts.find(classes);
+  if (known != part.class_texts.end()) return known->second;
+  const TokenTree& tree = part.tree;
   const auto nodes = tree.nodes();
-  ShortTexts made;
+  ClassTexts made;
   std::vector<std::uint32_t> bits(trie_->words());
   std::vector<std::uint32_t> open;  // indices of others whose subtrees go on
   const auto close = [&](std::size_t node) {
@@ -204,8 +212,7 @@ const TokenMasks::ShortTexts& TokenMasks::short_texts(ByteClasses classes) {
     }
   };
   for (std::uint32_t i = 0; i < nodes.size();) {
-    const bool is_short = nodes[i].depth + nodes[i].characters <= kShort;
-    if (i > 0 && is_short && (tree.whole_classes(i) & ~classes) == 0) {
+    if (i > 0 && (tree.whole_classes(i) & ~classes) == 0) {
       set_tokens(bits, tree.tokens_under(i));
       i = nodes[i].end;
       continue;
@@ -216,9 +223,9 @@ const TokenMasks::ShortTexts& TokenMasks::short_texts(ByteClasses classes) {
     made.ends.push_back(0);
   }
   close(nodes.size());
-  made.tokens = TokenSet(bits);
+  made.tokens = TokenSet(bits, tree.tokens_under(0));
   fragment_bytes_ += made.tokens.memory_bytes() + 2 * made.ends.size() * sizeof(made.ends[0]);
-  return short_texts_.emplace(classes, std::move(made)).first->second;
+  return part.class_texts.emplace(classes, std::move(made)).first->second;
 }
 
 // Whether all texts of the subtree stay in the loop.
@@ -228,38 +235,44 @@ bool TokenMasks::is_within(const TokenTree::Node& node, const GrammarLoop& loop)
          (node.characters < TokenTree::kMany && node.characters <= loop.characters);
 }
 
-std::uint64_t TokenMasks::nearness(const Item& item) const {
+std::uint64_t TokenMasks::nearness(const Item& item, std::uint64_t far) const {
   const GrammarProgram& program = machine_.program();
   const std::int32_t index = program.counter_at[item.node];
   if (index < 0) return 0;
   const GrammarProgram::Counter& counter = program.counters[static_cast<std::size_t>(index)];
   const std::uint32_t count = item.count & ~GrammarMachine::kFresh;
-  const std::uint64_t far = trie_->longest() + 1;
   const std::uint64_t to_min =
       count < counter.min ? std::min<std::uint64_t>(counter.min - count, far) : 0;
   const std::uint64_t to_max = std::min<std::uint64_t>(counter.max - count, far);
   return (to_min << 32) | to_max;
 }
 
-const TokenMasks::Fragment& TokenMasks::fragment(std::span<const Item> items) {
+const TokenMasks::Fragment& TokenMasks::fragment(Part& part, std::span<const Item> items) {
   Key key;
-  for (const Item& item : items) key.emplace_back(item.node, nearness(item));
-  const auto known = fragments_.find(key);
-  if (known != fragments_.end()) return known->second;
-  Fragment made = make_fragment(items);
+  for (const Item& item : items) {
+    key.emplace_back(item.node, nearness(item, part.tree.longest() + 1));
+  }
+  const auto known = part.fragments.find(key);
+  if (known != part.fragments.end()) return known->second;
+  Fragment made = make_fragment(part, items);
   fragment_bytes_ += key.size() * sizeof(key[0]) + made.allowed.memory_bytes() +
                      made.exits.size() * sizeof(made.exits[0]) + kEntry;
-  return fragments_.emplace(std::move(key), std::move(made)).first->second;
+  return part.fragments.emplace(std::move(key), std::move(made)).first->second;
 }
 
-TokenMasks::Fragment TokenMasks::make_fragment(std::span<const Item> items) {
+TokenMasks::Fragment TokenMasks::make_fragment(Part& part, std::span<const Item> items) {
   Fragment out;
-  std::fill(scratch_.begin(), scratch_.end(), 0);
-  out.is_whole = walk(0, machine_.fragment(items), scratch_, &out.exits);
+  out.is_whole = walk(part, 0, machine_.fragment(items), scratch_, &out.exits);
+  const auto candidates = part.tree.tokens_under(0);
   if (out.is_whole) {
-    out.allowed = TokenSet(scratch_);
+    out.allowed = TokenSet(scratch_, candidates);
   } else {
     out.exits = {};
+  }
+  if (candidates.size() < scratch_.size()) {
+    for (const TokenId id : candidates) scratch_[static_cast<std::uint32_t>(id) / 32] = 0;
+  } else {
+    std::fill(scratch_.begin(), scratch_.end(), 0);
   }
   return out;
 }

@@ -6,6 +6,12 @@
 #include "text/grammar_rules.hpp"
 
 namespace orrery::text {
+namespace {
+
+// Characters of the longest token of a tree.
+constexpr std::uint32_t kLengths[] = {16, 32, TokenTree::kMaxDepth};
+
+}  // namespace
 
 TokenTree::TokenTree(std::vector<Entry> entries) {
   std::erase_if(entries, [](const Entry& entry) { return entry.text.size() > kMaxDepth; });
@@ -36,6 +42,7 @@ TokenTree::TokenTree(std::vector<Entry> entries) {
     }
     whole_.resize(nodes_.size());
     classify(entry.text, behind);
+    longest_ = std::max(longest_, behind[0].characters);
     for (std::size_t i = 0; i < path.size(); ++i) {
       Node& node = nodes_[path[i]];
       node.classes |= behind[i].classes;
@@ -54,9 +61,9 @@ TokenTree::TokenTree(std::vector<Entry> entries) {
 TokenTrie::TokenTrie(std::shared_ptr<const Tokenizer> owner)
     : tokenizer_(std::move(owner)),
       ends_(tokenizer_->special().end_of_generation),
-      tree_(TokenTree(entries())) {}
+      trees_(make_trees()) {}
 
-std::vector<TokenTree::Entry> TokenTrie::entries() {
+std::vector<TokenTree> TokenTrie::make_trees() {
   const Tokenizer& tokenizer = *tokenizer_;
   texts_.resize(static_cast<std::size_t>(std::max(0, tokenizer.vocab_size())));
   std::sort(ends_.begin(), ends_.end());
@@ -77,14 +84,20 @@ std::vector<TokenTree::Entry> TokenTrie::entries() {
     texts_[static_cast<std::size_t>(specials[i].second)] =
         std::string_view(special_).substr(specials[i].first, end - specials[i].first);
   }
-  std::vector<TokenTree::Entry> out;
+  std::vector<TextClasses> behind(TokenTree::kMaxDepth + 1);
+  std::vector<TokenTree::Entry> entries[std::size(kLengths)];
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     if (texts_[i].size() > TokenTree::kMaxDepth) texts_[i] = {};
     if (texts_[i].empty()) continue;
-    out.push_back({texts_[i], static_cast<TokenId>(i)});
-    longest_ = std::max(longest_, texts_[i].size());
+    classify(texts_[i], behind);
+    const auto tree = std::ranges::lower_bound(kLengths, behind[0].characters) - kLengths;
+    entries[tree].push_back({texts_[i], static_cast<TokenId>(i)});
   }
-  return out;
+  std::vector<TokenTree> trees;
+  for (auto& of_length : entries) {
+    if (!of_length.empty()) trees.emplace_back(std::move(of_length));
+  }
+  return trees;
 }
 
 bool TokenTrie::is_end(TokenId id) const {

@@ -44,6 +44,7 @@ class TokenTree {
   }
   // What stands in a subtree's texts from their beginning.
   ByteClasses whole_classes(std::uint32_t node) const { return whole_[node]; }
+  std::uint32_t longest() const { return longest_; }  // characters
 
  private:
   std::span<const TokenId> range(std::uint32_t from, std::uint32_t to) const {
@@ -53,6 +54,7 @@ class TokenTree {
   std::vector<Node> nodes_;         // and one behind them
   std::vector<ByteClasses> whole_;  // of nodes_
   std::vector<TokenId> tokens_;
+  std::uint32_t longest_ = 0;
 };
 
 // A vocabulary as grammars see it.
@@ -60,24 +62,24 @@ class TokenTrie {
  public:
   explicit TokenTrie(std::shared_ptr<const Tokenizer> owner);
 
-  const TokenTree& tree() const { return tree_; }
+  // Of the tokens of up to 16 characters, of up to 32, and of the longer ones. What is allowed of
+  // short ones is the same in more states: those that count notice a bound later.
+  std::span<const TokenTree> trees() const { return trees_; }
   // A token's bytes; a special one has kSpecialByte before its text. Empty: never allowed.
   std::string_view text(TokenId id) const { return texts_[static_cast<std::size_t>(id)]; }
   bool is_end(TokenId id) const;
   std::span<const TokenId> ends() const { return ends_; }
   std::size_t size() const { return texts_.size(); }
   std::size_t words() const { return (texts_.size() + 31) / 32; }
-  std::size_t longest() const { return longest_; }  // bytes
 
  private:
-  std::vector<TokenTree::Entry> entries();
+  std::vector<TokenTree> make_trees();
 
   std::shared_ptr<const Tokenizer> tokenizer_;  // owns the texts of the others
   std::string special_;                         // the bytes of all special tokens
   std::vector<std::string_view> texts_;
   std::vector<TokenId> ends_;  // ascending
-  std::size_t longest_ = 0;
-  TokenTree tree_;
+  std::vector<TokenTree> trees_;
 };
 
 }  // namespace orrery::text

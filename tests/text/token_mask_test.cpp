@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <ranges>
 #include <set>
 
 #include "text/grammar_gbnf.hpp"
@@ -118,8 +120,10 @@ constexpr Case kCases[] = {
 // Asked with every text of a few characters: each length that a bound can cut.
 constexpr Case kBounds[] = {{'s', R"({"type":"string","minLength":3,"maxLength":9})"},
                             {'s', R"({"type":"string","minLength":7})"},
+                            {'s', R"({"type":"string","minLength":18,"maxLength":37})"},
                             {'r', "[^\"]{4,7}"},
                             {'r', "[^1]{9}"},
+                            {'r', "[^1]{5,21}g?"},
                             {'r', "[a-f]{3}[a-z]*1"},
                             {'r', "[a-z]{2}[a-f]{2,3}[a-z]{0,2}1"},
                             {'r', "[a-z]{2,4}([a-f]{1,3}1)*"},
@@ -152,6 +156,10 @@ std::shared_ptr<const Tokenizer> dense_tokenizer() {
   add_texts(kAll, 2, texts);
   add_texts(kLetters, 9, texts);
   add_texts(kWide, 8, texts);
+  for (std::size_t length = 10; length <= 40; ++length) {
+    texts.insert(std::string(length, 'a'));
+    texts.insert(std::string(length, 'g') + '"');
+  }
   return std::make_shared<const test::PieceTokenizer>(
       std::vector<std::string>(texts.begin(), texts.end()));
 }
@@ -197,21 +205,33 @@ TEST(TokenMask, CutsAtBounds) {
 
 TEST(TokenMask, SubtreesKnowWhatTheirTextsHold) {
   const auto trie = TokenTrie(wide_tokenizer());
-  const TokenTree& tree = trie.tree();
   std::vector<TextClasses> behind(TokenTree::kMaxDepth + 1);
-  for (std::uint32_t node = 0; node < tree.nodes().size(); ++node) {
-    ByteClasses classes = 0, whole = 0;
-    std::uint32_t characters = 0;
-    for (const TokenId id : tree.tokens_under(node)) {
-      classify(trie.text(id), behind);
-      classes |= behind[tree.nodes()[node].depth].classes;
-      whole |= behind[0].classes;
-      characters = std::max(characters, behind[tree.nodes()[node].depth].characters);
+  std::size_t tokens = 0;
+  for (const TokenTree& tree : trie.trees()) {
+    std::uint32_t longest = 0;
+    for (std::uint32_t node = 0; node < tree.nodes().size(); ++node) {
+      ByteClasses classes = 0, whole = 0;
+      std::uint32_t characters = 0;
+      for (const TokenId id : tree.tokens_under(node)) {
+        classify(trie.text(id), behind);
+        classes |= behind[tree.nodes()[node].depth].classes;
+        whole |= behind[0].classes;
+        characters = std::max(characters, behind[tree.nodes()[node].depth].characters);
+      }
+      EXPECT_EQ(tree.nodes()[node].classes, classes);
+      EXPECT_EQ(tree.whole_classes(node), whole);
+      EXPECT_EQ(tree.nodes()[node].characters, std::min(characters, 255U));
+      longest = std::max(longest, characters);
     }
-    EXPECT_EQ(tree.nodes()[node].classes, classes);
-    EXPECT_EQ(tree.whole_classes(node), whole);
-    EXPECT_EQ(tree.nodes()[node].characters, std::min(characters, 255U));
+    EXPECT_EQ(tree.longest(), longest);
+    tokens += tree.tokens_under(0).size();
   }
+  EXPECT_LE(trie.trees()[0].longest(), 16U);
+  EXPECT_EQ(trie.trees().back().longest(), 300U);
+  const auto with_text = [&](std::size_t id) {
+    return !trie.text(static_cast<TokenId>(id)).empty();
+  };
+  EXPECT_EQ(tokens, std::ranges::count_if(std::views::iota(0U, trie.size()), with_text));
 }
 
 }  // namespace
