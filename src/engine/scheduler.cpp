@@ -87,6 +87,14 @@ class ThreadedScheduler final : public Scheduler {
     drains_ = true;
   }
 
+  void stop() override {
+    {
+      const std::lock_guard lock(mutex_);
+      drains_ = ends_all_ = true;
+    }
+    wake_.notify_one();
+  }
+
   std::vector<SlotState> slots(const std::string& domain) override {
     std::vector<SlotState> states;
     between_ticks([&] { states = loop_.slots(domain); });
@@ -145,21 +153,25 @@ class ThreadedScheduler final : public Scheduler {
     std::vector<std::unique_ptr<Task>> mail;
     std::unique_lock lock(mutex_);
     for (;;) {
-      wake_.wait(lock,
-                 [&] { return stops_ || !mail_.empty() || !errands_.empty() || loop_.has_work(); });
+      wake_.wait(lock, [&] {
+        return stops_ || ends_all_ || !mail_.empty() || !errands_.empty() || loop_.has_work();
+      });
       run_errands(lock);
       mail.swap(mail_);
       const bool stops = stops_;
+      const bool ends_all = std::exchange(ends_all_, false);
       lock.unlock();
       for (auto& task : mail) loop_.add(std::move(task));
       mail.clear();
-      if (stops) break;
+      if (stops || ends_all) {
+        loop_.end_all({"E_STOPPED", "the model was closed before the answer was complete"});
+      }
+      if (stops) return;
       loop_.tick();
       const SchedulerStats stats = loop_.stats();
       lock.lock();
       stats_ = stats;
     }
-    loop_.end_all({"E_STOPPED", "the model was closed before the answer was complete"});
   }
 
   void forget(RequestId id) {
@@ -175,7 +187,7 @@ class ThreadedScheduler final : public Scheduler {
   std::vector<std::unique_ptr<Task>> mail_;
   std::unordered_map<RequestId, std::shared_ptr<std::atomic<bool>>> cancels_;  // that have no end
   std::vector<Errand*> errands_;  // of callers that wait
-  bool drains_ = false, stops_ = false;
+  bool drains_ = false, ends_all_ = false, stops_ = false;
   std::uint64_t requests_ = 0, refused_ = 0;
   SchedulerStats stats_;
 

@@ -150,6 +150,8 @@ class Scheduler {
   // Takes no more requests; those that are there run to their ends. Returns at once: stats() tells
   // when none runs and none is queued.
   virtual void drain() = 0;
+  // The same, but those that are there end with E_STOPPED within one step.
+  virtual void stop() = 0;
   virtual SchedulerStats stats() const = 0;
 
   // Sequences by number, those that were used so far. Waits for the end of a tick.

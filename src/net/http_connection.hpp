@@ -48,7 +48,9 @@ struct HttpCore : std::enable_shared_from_this<HttpCore> {
   Status load_certificate();
   awaitable<void> accept_all();
   void forget(Connection* connection);
-  void drain(milliseconds grace, std::shared_ptr<std::promise<void>> done);
+  void drain(milliseconds grace, std::function<void()> late,
+             std::shared_ptr<std::promise<void>> done);
+  void close_all_after(milliseconds time);
   void close_all();
   void end_drain();
 

@@ -8,6 +8,12 @@
 #include "net/http_connection.hpp"
 
 namespace orrery::net {
+namespace {
+
+// For what answers say when their time is over.
+constexpr milliseconds kLastWords{1000};
+
+}  // namespace
 
 Status HttpCore::load_certificate() {
   if (options.certificate.empty() && options.key.empty()) return {};
@@ -97,7 +103,15 @@ void HttpCore::close_all() {
   for (Connection* connection : open) connection->close();
 }
 
-void HttpCore::drain(milliseconds grace, std::shared_ptr<std::promise<void>> done) {
+void HttpCore::close_all_after(milliseconds time) {
+  grace_timer.expires_after(time);
+  grace_timer.async_wait([self = shared_from_this()](ErrorCode error) {
+    if (!error) self->close_all();
+  });
+}
+
+void HttpCore::drain(milliseconds grace, std::function<void()> late,
+                     std::shared_ptr<std::promise<void>> done) {
   draining = true;
   awaited = connections;
   if (awaited.empty()) {
@@ -106,9 +120,12 @@ void HttpCore::drain(milliseconds grace, std::shared_ptr<std::promise<void>> don
   }
   drained = std::move(done);
   for (Connection* connection : awaited) connection->notify();
+  if (!late) return close_all_after(grace);
   grace_timer.expires_after(grace);
-  grace_timer.async_wait([self = shared_from_this()](ErrorCode error) {
-    if (!error) self->close_all();
+  grace_timer.async_wait([self = shared_from_this(), late = std::move(late)](ErrorCode error) {
+    if (error || self->drained == nullptr) return;  // all had ended
+    late();
+    self->close_all_after(kLastWords);
   });
 }
 
@@ -131,7 +148,7 @@ class Server final : public HttpServer {
 
   ~Server() override {
     if (!thread_.joinable()) return;
-    drain(milliseconds(0));
+    drain(milliseconds(0), {});
     work_.reset();
     thread_.join();
   }
@@ -139,10 +156,12 @@ class Server final : public HttpServer {
   std::uint16_t port() const override { return shared_->port; }
   std::size_t connections() const override { return shared_->count; }
 
-  void drain(milliseconds grace) override {
+  void drain(milliseconds grace, std::function<void()> late) override {
     auto done = std::make_shared<std::promise<void>>();
     auto ended = done->get_future();
-    asio::post(shared_->io, [shared = shared_, grace, done] { shared->drain(grace, done); });
+    asio::post(shared_->io, [shared = shared_, grace, late = std::move(late), done] {
+      shared->drain(grace, late, done);
+    });
     ended.wait();
   }
 

@@ -70,9 +70,10 @@ class HttpServer {
 
   virtual std::uint16_t port() const = 0;
   virtual std::size_t connections() const = 0;
-  // Lets the answers in progress end for so long; the rest is closed. Until then who comes gets one
+  // Lets the answers in progress end for so long, then calls `late` on the network thread, where
+  // given, and lets them end for another second; the rest is closed. Until then who comes gets one
   // answer, so that it hears why. Returns when nothing is open.
-  virtual void drain(std::chrono::milliseconds grace) = 0;
+  virtual void drain(std::chrono::milliseconds grace, std::function<void()> late = {}) = 0;
 };
 
 }  // namespace orrery::net

@@ -61,10 +61,14 @@ Status Server::load_models() {
 void Server::drain(std::chrono::milliseconds grace) {
   app_->draining = true;
   app_->models.drain();
-  for (const auto& model : app_->models.all()) {
-    if (model->scheduler != nullptr) model->scheduler->drain();
-  }
-  http_->drain(grace);
+  const auto models = app_->models.all();
+  const auto each = [&](void (engine::Scheduler::*ends)()) {
+    for (const auto& model : models) {
+      if (model->scheduler != nullptr) (model->scheduler.get()->*ends)();
+    }
+  };
+  each(&engine::Scheduler::drain);
+  http_->drain(grace, [&] { each(&engine::Scheduler::stop); });
 }
 
 Server::~Server() {

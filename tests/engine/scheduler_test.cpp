@@ -176,6 +176,24 @@ TEST_F(SchedulerTest, TheEndOfTheSchedulerEndsItsRequests) {
   EXPECT_EQ(executor->kv().pages_in_use(0), 0U);
 }
 
+TEST_F(SchedulerTest, StopEndsRequestsAtOnce) {
+  start(1, 4);
+  std::latch open(1);
+  const auto running = std::make_shared<Recorder>();
+  running->took = [&open] { open.wait(); };
+  ASSERT_TRUE(scheduler->submit(fake::greedy({1, 2}, 0), running));
+  const auto queued = std::make_shared<Recorder>();
+  ASSERT_TRUE(scheduler->submit(fake::greedy({1, 2}, 0), queued));
+  scheduler->stop();
+  open.count_down();
+  for (const auto& events : {running, queued}) {
+    ASSERT_TRUE(events->wait().error);
+    EXPECT_EQ(events->end.error->kind, "E_STOPPED");
+  }
+  EXPECT_EQ(scheduler->submit(fake::greedy({1}, 1), queued).error().kind, "E_STOPPED");
+  EXPECT_EQ(scheduler->stats().failed, 2U);
+}
+
 // A stream and vectors of long texts take turns; neither changes the other.
 TEST(SchedulerModelTest, StreamsGoOnBesideTheVectorOfALongText) {
   const std::string file = test::shared_dir() + "/data/golden/llama/llama-f16.gguf";

@@ -280,6 +280,25 @@ TEST(HttpServer, ClosesWhatDoesNotEndInTime) {
   server.reset();
 }
 
+TEST(HttpServer, LetsLateAnswersEndThemselves) {
+  Event asked;
+  std::shared_ptr<HttpResponse> kept;
+  auto o = options();
+  o.handle = [&](HttpRequest, std::shared_ptr<HttpResponse> response) {
+    kept = std::move(response);
+    asked.set();
+  };
+  auto server = start(std::move(o));
+  Client busy(server->port());
+  busy.send(kGet);
+  ASSERT_TRUE(asked.wait());
+  server->drain(milliseconds(20), [&] { kept->send({503, "text/plain", {}, "no time left"}); });
+  EXPECT_TRUE(busy.read_all().ends_with("no time left"));
+  int calls = 0;
+  server->drain(milliseconds(0), [&] { ++calls; });
+  EXPECT_EQ(calls, 0);  // nothing is late
+}
+
 // Without a free descriptor clients wait in the system's queue, and are served afterwards.
 TEST(HttpServer, SurvivesTheLimitOfDescriptors) {
   const auto server = start(options());

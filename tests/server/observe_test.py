@@ -142,7 +142,7 @@ class Metrics(service.ServedCase):
         self.assertLess(answer["models"][0]["size"], 3 * weights + (256 << 20))
 
 
-class FilesThatAreCut(unittest.TestCase):
+class StreamsThatFail(unittest.TestCase):
     """The model's file loses its end while all dialects stream from it."""
 
     STREAMS = {
@@ -160,7 +160,8 @@ class FilesThatAreCut(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.file = pathlib.Path(folder.name) / "cut.gguf"
         shutil.copy(default_model(), self.file)
-        self.server = service.Server(str(self.file), "--layout", "file", "--load", "map")
+        self.server = service.Server(str(self.file), "--layout", "file", "--load", "map",
+                                     "--drain", "1")
         self.addCleanup(self.server.stop)
 
     def begin(self, path, body):
@@ -181,6 +182,20 @@ class FilesThatAreCut(unittest.TestCase):
     def test_each_stream_ends_with_an_error_of_its_dialect(self):
         begun = {path: self.begin(path, body) for path, body in self.STREAMS.items()}
         os.truncate(self.file, 1 << 20)
+        self.check_all(begun, "model_faulted")
+        health = json.loads(self.server.request("GET", "/health")[2])
+        self.assertEqual(health["status"], "degraded")
+        self.assertEqual(health["reasons"], [{"code": "model_faulted", "model": "cut"}])
+        status, answer = self.server.post(CHAT, {"messages": QUESTION, "max_tokens": 1})
+        self.assertEqual((status, answer["error"]["code"]), (503, "model_faulted"))
+
+    def test_streams_that_a_closing_server_waits_for_no_longer(self):
+        begun = {path: self.begin(path, body) for path, body in self.STREAMS.items()}
+        self.server.process.terminate()
+        self.check_all(begun, "draining")
+        self.assertEqual(self.server.process.wait(60), 0)
+
+    def check_all(self, begun, code):
         for path, (client, received) in begun.items():
             while part := client.recv(65536):
                 received += part
@@ -188,14 +203,9 @@ class FilesThatAreCut(unittest.TestCase):
             self.assertTrue(head.startswith(b"HTTP/1.1 200"), head)
             self.assertTrue(rest.endswith(b"0\r\n\r\n"), (path, rest[-300:]))  # a whole body
             with self.subTest(path):
-                self.check(path, service.unchunk(rest).decode())
-        health = json.loads(self.server.request("GET", "/health")[2])
-        self.assertEqual(health["status"], "degraded")
-        self.assertEqual(health["reasons"], [{"code": "model_faulted", "model": "cut"}])
-        status, answer = self.server.post(CHAT, {"messages": QUESTION, "max_tokens": 1})
-        self.assertEqual((status, answer["error"]["code"]), (503, "model_faulted"))
+                self.check(path, service.unchunk(rest).decode(), code)
 
-    def check(self, path, text):
+    def check(self, path, text, code):
         if path.startswith("/api/"):
             last = json.loads(text.strip().split("\n")[-1])
             self.assertIsInstance(last["error"], str)
@@ -207,12 +217,12 @@ class FilesThatAreCut(unittest.TestCase):
         data = json.loads(events[-1].split("data: ", 1)[1])
         if path == "/v1/responses":
             self.assertTrue(events[-1].startswith("event: response.failed\n"), events[-1])
-            self.assertEqual(data["response"]["error"]["code"], "model_faulted")
+            self.assertEqual(data["response"]["error"]["code"], code)
         elif path == "/v1/messages":
             self.assertTrue(events[-1].startswith("event: error\n"), events[-1])
             self.assertEqual((data["type"], data["error"]["type"]), ("error", "overloaded_error"))
         else:
-            self.assertEqual(data["error"]["code"], "model_faulted")
+            self.assertEqual(data["error"]["code"], code)
         self.assertNotIn(str(self.file), text)
 
 
