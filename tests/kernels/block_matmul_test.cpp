@@ -210,6 +210,46 @@ TEST_P(BlockMatmulTest, BitsOfTokensThatDoNotStayInL2) {
   }
 }
 
+// Of few token blocks panels are unpacked beside the products.
+TEST_P(BlockMatmulTest, BitsOfFewTokens) {
+  constexpr int kMany = 96;
+  const int n = 112;
+  const std::vector<float> bias = random_floats(n, 1);
+  const std::vector<float> residual = random_floats(kMany * n, 3);
+  for (const auto& [type, k] : {std::pair{DType::q4_k, 768}, std::pair{DType::q6_k, 1280},
+                                std::pair{DType::q8_0, 1440}, std::pair{DType::f16, 1100}}) {
+    const Problem p(type, k, 17);
+    const std::size_t block = 32 * static_cast<std::size_t>(round_up(k, 32));
+    Aligned<std::uint16_t> x(kMany / 32 * block);
+    for (int b = 0; b < kMany / 32; ++b) p.fill_x(*blocks, 32, x.data() + b * block);
+    for (const bool glu : {false, true}) {
+      const auto run_all = [&](int m, float* out, std::uint16_t* out_x) {
+        MatmulBlocks call = plain_call(p, n, m, x.data(), nullptr, out);
+        if (glu) call.w_up = p.w.data() + 16 * p.stride, call.activation = ActivationKind::silu;
+        call.bias = bias.data(), call.bias_up = glu ? bias.data() : nullptr;
+        call.residual = residual.data(), call.out_x = out_x;
+        run(p, call, 64);
+      };
+      std::vector<float> many(kMany * n, NAN);
+      Aligned<std::uint16_t> many_x(kMany * round_up(n, 32));
+      run_all(kMany, many.data(), many_x.data());
+      for (const int m : {1, 32, 33, 64}) {
+        const std::size_t tokens = static_cast<std::size_t>(round_up(m, 32));
+        std::vector<float> few(tokens * n, NAN);
+        Aligned<std::uint16_t> few_x(tokens * round_up(n, 32));
+        run_all(m, few.data(), few_x.data());
+        for (int t = 0; t < m; ++t) {
+          for (int r = 0; r < n; ++r) {
+            ASSERT_EQ(f_value(few.data(), n, t, r), f_value(many.data(), n, t, r))
+                << dtype_info(type).name << " m " << m << " glu " << glu << ": " << r << " " << t;
+            ASSERT_EQ(x_bits(few_x.data(), n, t, r), x_bits(many_x.data(), n, t, r));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(BlockMatmulTest, EpilogueAppliesBiasActivationScaleAndResidual) {
   const int k = 96, n = 80, m = 33;
   const Problem p(DType::q5_0, k, 21), up(DType::q5_0, k, 22);

@@ -5,11 +5,14 @@
 // Caches: a product needs 4 KiB of operands for each k step; one of the two comes from L2, and what
 // L2 delivers bounds the product. So a panel is made in L1, in the place of the one before it, and
 // the token blocks stream past it. Where the tokens do not fit into L2, several panels are made at
-// once and stream past a part of a token block, so that those are read less often.
+// once and stream past a part of a token block, so that those are read less often. Of few token
+// blocks the products take less time than the panels: where a matrix unit multiplies, the next part
+// of a panel is made beside the products of this one.
 #pragma once
 
 #include "kernels/block_kernels.hpp"
 #include "kernels/body/block_epilogue.hpp"
+#include "kernels/body/block_few.hpp"
 #include "kernels/body/block_panels.hpp"
 #include "kernels/body/block_product.hpp"
 
@@ -25,16 +28,23 @@ struct BlockMatmul {
 
   static std::size_t scratch_bytes(int k) {
     const Parts parts(ceil_div(k, 32));
-    return panels_bytes(parts) + sums_blocks(parts) * kBlockFloats * sizeof(float);
+    const std::size_t bytes =
+        panels_bytes(parts) + sums_blocks(parts) * kBlockFloats * sizeof(float);
+    return bytes < FewBlocks<P>::kScratchBytes ? FewBlocks<P>::kScratchBytes : bytes;
   }
 
   template <class W>
   static void run(const MatmulBlocks& a) {
-    multiply_all(a, Panels<P>::template unpack<W>);
+    // Blocks of one step have their scales read sixteen at a time, but a part of FewBlocks has
+    // eight steps: that pays from three usual parts on.
+    constexpr int kFromParts = W::kSteps == 1 ? 3 : 2;
+    const bool beside = P::kBeside && Parts(ceil_div(a.k, 32)).n >= kFromParts;
+    multiply_all(a, Panels<P>::template unpack<W>,
+                 beside ? Panels<P>::template unpack_lines<W> : nullptr);
   }
   template <class W>
   static void run_packed(const MatmulBlocks& a) {
-    multiply_all(a, Panels<P>::template unpack_packed<W>);
+    multiply_all(a, Panels<P>::template unpack_packed<W>, nullptr);
   }
 
  private:
@@ -57,10 +67,17 @@ struct BlockMatmul {
   }
 
   [[gnu::noinline]] static void multiply_all(const MatmulBlocks& a,
-                                             typename Panels<P>::Unpack unpack) {
+                                             typename Panels<P>::Unpack unpack,
+                                             typename Panels<P>::UnpackLines unpack_lines) {
     for (int first = 0; first < ceil_div(a.m, 32); first += kGroup) {
-      const int left = ceil_div(a.m, 32) - first;
-      Pass(a, unpack, first, left < kGroup ? left : kGroup).run();
+      const int left = ceil_div(a.m, 32) - first, blocks = left < kGroup ? left : kGroup;
+      if constexpr (P::kBeside) {
+        if (unpack_lines != nullptr && blocks <= FewBlocks<P>::kMost) {
+          FewBlocks<P>(a, unpack_lines, first, blocks).run();
+          continue;
+        }
+      }
+      Pass(a, unpack, first, blocks).run();
     }
   }
 

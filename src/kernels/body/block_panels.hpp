@@ -26,11 +26,19 @@ struct PanelPart {
 template <class P>
 struct Panels {
   using Unpack = void (*)(const MatmulBlocks& a, const PanelPart& part, std::uint8_t* panel);
+  using UnpackLines = void (*)(const MatmulBlocks& a, const PanelPart& part, std::uint8_t* panel,
+                               int begin, int end);
 
   template <class W>
   static void unpack(const MatmulBlocks& a, const PanelPart& part, std::uint8_t* panel) {
+    unpack_lines<W>(a, part, panel, 0, 32);
+  }
+  // Lines [begin, end).
+  template <class W>
+  static void unpack_lines(const MatmulBlocks& a, const PanelPart& part, std::uint8_t* panel,
+                           int begin, int end) {
     const int rows = panel_rows(a), last = a.n - part.row < rows ? a.n - part.row : rows;
-    for (int line = 0; line < 32; ++line) {
+    for (int line = begin; line < end; ++line) {
       const Byte* w = static_cast<const Byte*>(line < rows ? a.w : a.w_up);
       if (line % rows >= last) {
         zero_line(part.count, panel, line);
@@ -119,10 +127,22 @@ struct Panels {
     } else {
       for (int step = part.step; step < whole; step += W::kSteps, source += W::kBytes) {
         fetch(source);
-        const typename W::Shared shared = W::open(source);
+        typename W::Shared shared = W::open(source);
+        // Scales become vectors by loads: shuffles would take turns with those of the codes.
+        if constexpr (!__is_empty(typename W::Shared)) asm("" : "+m"(shared));
+        if constexpr (requires { ShortStore<W>::kPairs; }) {
+#pragma GCC unroll 4
+          for (int j = 0; j < W::kSteps; j += 2, panel += 2 * P::kStepBytes) {
+            P::place(panel, line, [&](void* even) {
+              P::place(panel + P::kStepBytes, line,
+                       [&](void* odd) { ShortStore<W>::store(even, odd, source, shared, j); });
+            });
+          }
+        } else {
 #pragma GCC unroll 8
-        for (int j = 0; j < W::kSteps; ++j, panel += P::kStepBytes) {
-          P::template pack_weights<W>(panel, line, source, shared, j);
+          for (int j = 0; j < W::kSteps; ++j, panel += P::kStepBytes) {
+            P::template pack_weights<W>(panel, line, source, shared, j);
+          }
         }
       }
     }

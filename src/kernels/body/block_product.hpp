@@ -31,6 +31,7 @@ struct TileProduct {
   static constexpr int kStepBytes = 2048;  // of a panel, per 32 k
   static constexpr int kPartSteps = 16;    // k steps of a part: 32 KiB of a panel
   static constexpr int kFarPanels = 8;     // made at once, where X does not stay in L2
+  static constexpr bool kBeside = true;    // vectors and tiles work at the same time
 
   // 32 k of a row of the panel.
   static void pack(std::uint8_t* step, int row, V::F low, V::F high) {
@@ -74,6 +75,14 @@ struct TileProduct {
         step<kStream>(t_, panel + kStepBytes * s, x + kXStep * s, between);
       }
       waiting_ = c;
+    }
+    // More steps of the last product.
+    template <Stream kStream, class Between>
+    [[gnu::always_inline]] inline void go_on(const std::uint8_t* panel, const std::uint8_t* x,
+                                             int steps, Between& between) {
+      for (int s = 0; s < steps; ++s) {
+        step<kStream>(t_, panel + kStepBytes * s, x + kXStep * s, between);
+      }
     }
     // The sums of the last product.
     void finish() {
@@ -190,6 +199,7 @@ struct VectorProduct {
   static constexpr int kStepBytes = 1024 * static_cast<int>(sizeof(Weight));
   static constexpr int kPartSteps = 8;  // k steps of a part: 16 or 32 KiB of a panel
   static constexpr int kFarPanels = 1;
+  static constexpr bool kBeside = false;
 
   static void pack(std::uint8_t* step, int row, V::F low, V::F high) {
     L::store_row(reinterpret_cast<Weight*>(step) + 32 * row, low, high);

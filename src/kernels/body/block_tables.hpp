@@ -81,11 +81,16 @@ struct ShortStore<WeightIq4Xs> {
     store_nibbles(target, table, block + 8 + 16 * j);
   }
 };
+// Two steps share their bytes of codes: j, which is even, and the one behind it.
 template <>
 struct ShortStore<WeightQ4K> {
-  static void store(void* target, const Byte* block, const GroupScales& s, int j) {
-    const Table table = table16(entries(0, V::splat(s.scale[j]), V::splat(s.scale[8 + j])));
-    store_nibbles_of_32(target, table, block + 16 + 32 * (j / 2), j % 2);
+  static constexpr bool kPairs = true;
+  static void store(void* even, void* odd, const Byte* block, const GroupScales& s, int j) {
+    const auto table_of = [&](int step) {
+      return entries(0, V::splat(s.scale[step]), V::splat(s.scale[8 + step]));
+    };
+    store_nibbles_of_64(even, odd, table32(table_of(j), table_of(j + 1)),
+                        block + 16 + 32 * (j / 2));
   }
 };
 template <>

@@ -317,14 +317,15 @@ ORRERY_INLINE void store_five_bits(void* target, Table table, const std::uint8_t
       _mm512_mask_add_epi16(four, _cvtu32_mask32(load_u32(high)), four, _mm512_set1_epi16(16));
   _mm512_storeu_si512(target, _mm512_permutexvar_epi16(codes, table));
 }
-// The lower or the upper nibbles of 32 bytes.
-ORRERY_INLINE void store_nibbles_of_32(void* target, Table table, const std::uint8_t* p,
-                                       int upper) {
+// The lower nibbles of 32 bytes, and the upper ones, whose entries are the second half.
+ORRERY_INLINE void store_nibbles_of_64(void* lower, void* upper, Table table,
+                                       const std::uint8_t* p) {
   const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   const __m512i words = _mm512_cvtepu8_epi16(codes);
-  const __m512i index =
-      _mm512_and_si512(upper != 0 ? _mm512_srli_epi16(words, 4) : words, _mm512_set1_epi16(15));
-  _mm512_storeu_si512(target, _mm512_permutexvar_epi16(index, table));
+  const __m512i low = _mm512_and_si512(words, _mm512_set1_epi16(15));
+  const __m512i high = _mm512_or_si512(_mm512_srli_epi16(words, 4), _mm512_set1_epi16(16));
+  _mm512_storeu_si512(lower, _mm512_permutexvar_epi16(low, table));
+  _mm512_storeu_si512(upper, _mm512_permutexvar_epi16(high, table));
 }
 // The same with bit `bit` of byte i at `high` as bit 4 of code i.
 ORRERY_INLINE void store_five_bits_of_32(void* target, Table table, const std::uint8_t* p,
