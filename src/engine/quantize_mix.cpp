@@ -135,7 +135,9 @@ std::string mix_names() {
 DType mixed_type(const QuantizeMix& mix, const MixModel& model, const storage::GgufTensor& source) {
   const Name name = parse_name(source.name);
   if (is_kept(source, name.stem)) {
-    const bool widened = source.n_dims < 2 && is_decodable(source.type);
+    // Of token types llama.cpp adds a row as it does a bias.
+    const bool is_added = source.n_dims < 2 || name.stem == "token_types";
+    const bool widened = is_added && is_decodable(source.type);
     return widened ? f32 : source.type;
   }
   const bool dear = errs_dearly(name.layer, model.n_layers);

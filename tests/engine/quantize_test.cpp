@@ -411,6 +411,8 @@ TEST(QuantizeMix, ChoosesByKindOfTensor) {
   EXPECT_EQ(type_of("blk.2.attn_q.weight", 100), DType::f16);
   EXPECT_EQ(type_of("blk.2.attn_norm.weight", 256, 1), DType::f32);
   EXPECT_EQ(type_of("blk.2.ffn_gate_inp.weight", 256), DType::bf16);  // a router
+  EXPECT_EQ(type_of("position_embd.weight", 256), DType::bf16);
+  EXPECT_EQ(type_of("token_types.weight", 256), DType::f32);
   EXPECT_EQ(type_of("blk.2.attn_q.bias", 256, 1), DType::f32);
   EXPECT_FALSE(find_mix("Q4_K_XL"));
   EXPECT_FALSE(find_mix("I32"));
