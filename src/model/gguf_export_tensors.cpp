@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.hpp"
 #include "model/family.hpp"
 #include "tensor/decode.hpp"
 
@@ -48,7 +49,7 @@ class TensorExport {
   Status check_dense() const;
   std::string dense_name(std::string_view name) const;
   void add_gate_and_up(const std::string& layer, const std::string& name, const Tensor& tensor);
-  Status add_head_matrices(const std::string& layer, const Tensor& tensor);
+  void add_head_matrices(const std::string& layer, const Tensor& tensor);
   void add_delta_inputs(const std::string& layer, const Tensor& tensor);
   Status add_streams(std::string_view first, const Tensor& tensor);
   Status check_bias_of_experts(const std::string& name, const Tensor& tensor) const;
@@ -82,7 +83,6 @@ ImageTensor& TensorExport::put(std::string name, const Tensor& tensor) {
 Status TensorExport::add(const std::string& name, const Tensor& tensor) {
   const auto [layer, stem] = split_layer(name);
   const bool attends = source_.family().attends;
-  if (stem == "attn_kv_b.weight") return add_head_matrices(layer, tensor);
   if (stem == "ffn_moe.bias") return check_bias_of_experts(name, tensor);
   if (stem.starts_with("altup_proj.") || stem.starts_with("altup_unembd_proj.")) {
     return stem.contains(".0.") ? add_streams(stem, tensor) : Status{};
@@ -90,6 +90,8 @@ Status TensorExport::add(const std::string& name, const Tensor& tensor) {
   // GGUF's gemma4 alone has both as one.
   if (stem == "ffn_gate_up_exps.weight" && h_.family != "gemma4") {
     add_gate_and_up(layer, name, tensor);
+  } else if (stem == "attn_kv_b.weight") {
+    add_head_matrices(layer, tensor);
   } else if (stem == "ssm_in.weight" && attends) {
     add_delta_inputs(layer, tensor);
   } else if (const std::string dense = dense_name(name); !dense.empty()) {
@@ -143,11 +145,9 @@ void TensorExport::add_gate_and_up(const std::string& layer, const std::string& 
 }
 
 // For each head the rows of its keys, then those of its values. GGUF has the keys' turned.
-Status TensorExport::add_head_matrices(const std::string& layer, const Tensor& tensor) {
+void TensorExport::add_head_matrices(const std::string& layer, const Tensor& tensor) {
   const LatentAttention& a = h_.latent;
-  if (dtype_info(tensor.dtype).block_len != 1) {
-    return refuse(fmt::format("keys and values of type {}", dtype_info(tensor.dtype).name));
-  }
+  ORRERY_CHECK(dtype_info(tensor.dtype).block_len == 1);  // as all but experts of safetensors
   ImageTensor keys, values;
   keys.as = {layer + "attn_k_b.weight", tensor.dtype, 3, {a.nope_dim, a.rank, h_.n_heads, 1}};
   keys.turned_cols = a.rank;
@@ -159,7 +159,6 @@ Status TensorExport::add_head_matrices(const std::string& layer, const Tensor& t
   }
   image_.tensors.push_back(std::move(keys));
   image_.tensors.push_back(std::move(values));
-  return {};
 }
 
 // For each key head the rows of q, of k, of its values and of their gates. GGUF has q of all heads,

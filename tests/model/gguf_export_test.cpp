@@ -83,16 +83,55 @@ TEST(ExportOfUnreadTensors, KeepsKeysOfGemma3n) {
   EXPECT_TRUE(load_model(*checkpoint));
 }
 
-// A folder of tests/golden with another config.json.
-std::string refusal_of(const char* name, const nlohmann::json& changes) {
-  const std::string folder = test::source_dir() + "/tests/golden/" + name;
+// What Sentence Transformers keep beside the model comes along.
+TEST(ExportOfEmbeddings, KeepsTheLongestText) {
   const test::TempDir temporary;
-  std::filesystem::copy(folder, temporary.path(), std::filesystem::copy_options::recursive);
-  std::ifstream file(folder + "/config.json");
-  auto config = nlohmann::json::parse(file);
+  std::filesystem::copy(test::source_dir() + "/tests/golden/bert", temporary.path(),
+                        std::filesystem::copy_options::recursive);
+  temporary.write("sentence_bert_config.json", R"({"max_seq_length": 64})");
+  const std::string out = temporary.file("out.gguf");
+  ASSERT_TRUE(write_f32(temporary.path(), out));
+  const auto checkpoint = storage::Checkpoint::open(out, storage::system_io());
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  const auto model = load_model(*checkpoint);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->hparams().text_tokens, 64U);
+  EXPECT_EQ(model->hparams().pooling, plan::PoolKind::first);
+}
+
+TEST(ExportOfEmbeddings, NamesThePoolingOfModelsThatAlsoWrite) {
+  const std::string folder = test::shared_dir() + "/data/golden/qwen3";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
+  const test::TempDir temporary;
+  std::filesystem::copy(folder, temporary.path());
+  temporary.write("modules.json", R"([
+    {"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+    {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])");
+  temporary.write("1_Pooling/config.json", R"({"pooling_mode_lasttoken": true})");
+  const std::string out = temporary.file("out.gguf");
+  const auto written = write_f32(temporary.path(), out);
+  ASSERT_TRUE(written) << written.error().message;
+  const auto checkpoint = storage::Checkpoint::open(out, storage::system_io());
+  ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+  EXPECT_EQ((*checkpoint)->metadata().u32("qwen3.pooling_type").value_or(0), 3U);
+}
+
+// Changes members of a JSON file.
+void update_json(const std::string& path, const nlohmann::json& changes) {
+  std::ifstream in(path);
+  auto config = nlohmann::json::parse(in);
   config.update(changes);
-  std::filesystem::remove(temporary.file("config.json"));
-  temporary.write("config.json", config.dump());
+  std::filesystem::remove(path);
+  std::ofstream(path) << config.dump();
+}
+
+// The error of writing a folder of tests/golden with a file changed; empty: none.
+std::string refusal_of(const char* name, const nlohmann::json& changes,
+                       const char* file = "config.json") {
+  const test::TempDir temporary;
+  std::filesystem::copy(test::source_dir() + "/tests/golden/" + name, temporary.path(),
+                        std::filesystem::copy_options::recursive);
+  update_json(temporary.file(file), changes);
   const auto refused = write_f32(temporary.path(), temporary.file("out.gguf"));
   if (refused) return "";
   EXPECT_EQ(refused.error().kind, "E_EXPORT");
@@ -109,6 +148,25 @@ TEST(ExportRefusal, NamesWhatGgufCannotSay) {
   EXPECT_THAT(refusal_of("llama4", {{"no_rope_layers", {1, 0, 1, 1}}}),
               HasSubstr("hyper-parameters"));
   EXPECT_EQ(refusal_of("llama4", {{"attn_temperature_tuning", false}}), "");
+}
+
+TEST(ExportRefusal, NamesDenseLayersOfOtherKinds) {
+  EXPECT_THAT(
+      refusal_of("gemma3-embed", {{"activation_function", "torch.nn.modules.activation.Tanh"}},
+                 "2_Dense/config.json"),
+      HasSubstr("dense layers"));
+}
+
+TEST(ExportRefusal, NamesStreamsOfUnlikeTypes) {
+  const test::TempDir temporary;
+  std::filesystem::copy(test::source_dir() + "/tests/golden/gemma3n", temporary.path());
+  testing::edit_safetensors(temporary.file("model.safetensors"),
+                            [](nlohmann::json& header, std::string&) {
+                              header["model.altup_projections.1.weight"]["dtype"] = "F16";
+                            });
+  const auto refused = write_f32(temporary.path(), temporary.file("out.gguf"));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("altup_proj of unlike types"));
 }
 
 TEST(ExportRefusal, NamesTheBiasOfExperts) {
