@@ -410,10 +410,16 @@ TEST(QuantizeMix, ChoosesByKindOfTensor) {
   EXPECT_EQ(type_of("output.weight", 96), DType::q8_0);
   EXPECT_EQ(type_of("blk.2.attn_q.weight", 100), DType::f16);
   EXPECT_EQ(type_of("blk.2.attn_norm.weight", 256, 1), DType::f32);
-  EXPECT_EQ(type_of("blk.2.ffn_gate_inp.weight", 256), DType::bf16);  // a router
-  EXPECT_EQ(type_of("position_embd.weight", 256), DType::bf16);
+  EXPECT_EQ(type_of("blk.2.ffn_gate_inp.weight", 256), DType::f32);  // a router
+  EXPECT_EQ(type_of("position_embd.weight", 256), DType::f32);
   EXPECT_EQ(type_of("token_types.weight", 256), DType::f32);
   EXPECT_EQ(type_of("blk.2.attn_q.bias", 256, 1), DType::f32);
+  EXPECT_EQ(mixed_type(mix, model,
+                       {.name = "blk.2.ffn_gate_inp.weight",
+                        .type = DType::q8_0,
+                        .n_dims = 2,
+                        .dims = {256, 64, 1, 1}}),
+            DType::q8_0);
   EXPECT_FALSE(find_mix("Q4_K_XL"));
   EXPECT_FALSE(find_mix("I32"));
 }
