@@ -93,6 +93,7 @@ Hparams with_the_rest_of(const Hparams& h, Hparams back) {
   back.notes = h.notes;
   back.norm_offset = h.norm_offset;
   back.first_position = h.first_position;
+  back.per_layer_vocab = h.per_layer_vocab;
   for (std::size_t i = 0; i < std::min(back.dense.size(), h.dense.size()); ++i) {
     back.dense[i].stem = h.dense[i].stem;
   }

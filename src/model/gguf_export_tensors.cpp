@@ -54,6 +54,7 @@ class TensorExport {
   Status add_streams(std::string_view first, const Tensor& tensor);
   Status check_bias_of_experts(const std::string& name, const Tensor& tensor) const;
   void cut_positions(ImageTensor& tensor) const;
+  void fill_inputs(ImageTensor& tensor) const;
   void shape_scan(std::string_view stem, ImageTensor& tensor) const;
   void add_unread_keys();
 
@@ -99,6 +100,7 @@ Status TensorExport::add(const std::string& name, const Tensor& tensor) {
   } else {
     ImageTensor& out = put(name, tensor);
     if (stem == "position_embd.weight") cut_positions(out);
+    if (stem == "per_layer_token_embd.weight") fill_inputs(out);
     if (!attends) shape_scan(stem, out);
   }
   return {};
@@ -213,6 +215,18 @@ void TensorExport::cut_positions(ImageTensor& tensor) const {
   tensor.as.dims[1] -= h_.first_position;
   if (tensor.data == nullptr) return;
   tensor.data += h_.first_position * row_bytes(tensor.as.type, tensor.as.dims[0]);
+}
+
+// Tokens beyond the table of the layers' inputs get its first row (Gemma 3n); llama.cpp asks for a
+// row for each token of the vocabulary.
+void TensorExport::fill_inputs(ImageTensor& tensor) const {
+  const std::uint64_t rows = tensor.as.dims[1];
+  tensor.as.dims[1] = h_.vocab_size;
+  if (rows >= h_.vocab_size) return;
+  tensor.runs.push_back({0, tensor.data});
+  for (std::uint64_t row = rows; row < h_.vocab_size; ++row) {
+    tensor.runs.push_back({row, tensor.data});
+  }
 }
 
 // Mamba-2's shapes: (heads, 1), and a row for each group.

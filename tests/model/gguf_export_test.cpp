@@ -80,6 +80,9 @@ TEST(ExportOfUnreadTensors, KeepsKeysOfGemma3n) {
   ASSERT_NE(keys, nullptr);
   EXPECT_EQ(keys->dims, (std::array<std::uint64_t, 4>{64, 32, 1, 1}));
   EXPECT_EQ(keys->data[0], std::byte{0x3e});
+  const storage::TensorInfo* inputs = (*checkpoint)->find("per_layer_token_embd.weight");
+  ASSERT_NE(inputs, nullptr);  // 92 rows there, and a vocabulary of 96
+  EXPECT_EQ(inputs->dims, (std::array<std::uint64_t, 4>{80, 96, 1, 1}));
   EXPECT_TRUE(load_model(*checkpoint));
 }
 
