@@ -42,7 +42,9 @@ class TensorExport {
  private:
   std::unexpected<Error> refuse(std::string what) const {
     return fail("E_EXPORT",
-                fmt::format("a {} model with {} cannot be written as GGUF", h_.family, what));
+                fmt::format("a {} model with {} cannot be written as GGUF, which has no place "
+                            "for that",
+                            h_.family, what));
   }
   ImageTensor& put(std::string name, const Tensor& tensor);
   Status add(const std::string& name, const Tensor& tensor);
