@@ -215,19 +215,20 @@ Status Quantizer::tell_progress(std::uint64_t elements) {
 }
 
 Status Quantizer::write_copy(const ImageTensor& tensor, Layout layout) {
-  std::span<const std::byte> bytes = tensor.bytes();
   const std::uint64_t panel = kPackedRows * row_bytes(tensor.as.type, tensor.as.dims[0]);
   const std::uint64_t most = std::max<std::uint64_t>(kSliceElements / panel, 1) * panel;
-  while (!bytes.empty()) {
-    const auto part = bytes.first(std::min<std::size_t>(bytes.size(), most));
-    bytes = bytes.subspan(part.size());
-    if (layout == Layout::file) {
-      ORRERY_TRY_VOID(put(part));
-      continue;
+  for (std::span<const std::byte> bytes : tensor.pieces()) {
+    while (!bytes.empty()) {
+      const auto part = bytes.first(std::min<std::size_t>(bytes.size(), most));
+      bytes = bytes.subspan(part.size());
+      if (layout == Layout::file) {
+        ORRERY_TRY_VOID(put(part));
+        continue;
+      }
+      buffer_.assign(part.begin(), part.end());
+      pack_rows(tensor.as.type, tensor.as.dims[0], buffer_);
+      ORRERY_TRY_VOID(put(buffer_));
     }
-    buffer_.assign(part.begin(), part.end());
-    pack_rows(tensor.as.type, tensor.as.dims[0], buffer_);
-    ORRERY_TRY_VOID(put(buffer_));
   }
   return tell_progress(tensor.as.dims[0] * tensor.as.n_rows());
 }
@@ -273,12 +274,14 @@ Status Quantizer::write_tensor(const ImageTensor& tensor, const storage::GgufTen
   if (!tensor.has_data()) {
     return fail("E_NODATA", fmt::format("the data of tensor {} was not read", tensor.as.name));
   }
-  if (tensor.is_plain() && tensor.as.type == target.type) {
+  const bool joins = tensor.runs.empty() || target.layout == Layout::file;  // panels may not
+  if (tensor.is_plain() && tensor.as.type == target.type && joins) {
     ORRERY_TRY_VOID(write_copy(tensor, target.layout));
   } else {
     ORRERY_TRY_VOID(encode(tensor, target));
   }
-  if (tensor.experts.empty()) image_.checkpoint->release(tensor.bytes());
+  if (tensor.turned_cols > 0) return {};  // others have its rows
+  for (const std::span<const std::byte> bytes : tensor.pieces()) image_.checkpoint->release(bytes);
   return {};
 }
 

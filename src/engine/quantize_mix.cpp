@@ -135,8 +135,10 @@ std::string mix_names() {
 DType mixed_type(const QuantizeMix& mix, const MixModel& model, const storage::GgufTensor& source) {
   const Name name = parse_name(source.name);
   if (is_kept(source, name.stem)) {
-    const bool widened = source.n_dims < 2 && is_decodable(source.type);
-    return widened ? f32 : source.type;
+    // As llama.cpp's converters have them: it adds token types as it does a bias, and rounds what
+    // it multiplies with a BF16 router.
+    const bool is_quantized = source.n_dims > 1 && dtype_info(source.type).block_len > 1;
+    return is_decodable(source.type) && !is_quantized ? f32 : source.type;
   }
   const bool dear = errs_dearly(name.layer, model.n_layers);
   const auto is = [&](std::string_view kind) { return name.stem.starts_with(kind); };

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "model/family.hpp"
-#include "model/gguf_export.hpp"
 #include "model/gguf_image.hpp"
 #include "storage/describe.hpp"
 #include "tensor/decode.hpp"
@@ -21,6 +20,15 @@ using storage::in_quotes;
 
 // Families of which converters to GGUF put the rotary pairs of q and k side by side.
 constexpr std::string_view kPairedInGguf[] = {"llama", "granite"};
+
+// Families whose files are known to say the same in both formats, but for the order of rotary
+// pairs. Others may store transformed numbers or joint matrices under the same names.
+constexpr std::string_view kSameInBothFormats[] = {"llama", "qwen2", "qwen3", "gemma2",  "gemma3",
+                                                   "phi3",  "glm4",  "olmo2", "granite", "gpt2"};
+
+bool same_in_both_formats(std::string_view family) {
+  return std::ranges::find(kSameInBothFormats, family) != std::end(kSameInBothFormats);
+}
 
 std::unexpected<Error> refuse(std::string message) {
   return fail("E_ADAPTER", std::move(message));

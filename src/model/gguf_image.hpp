@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,19 +20,29 @@ namespace orrery::model {
 
 class LoadedModel;
 
+// Rows that lie together, up to the next run's first.
+struct RowRun {
+  std::uint64_t begin = 0;          // the first row
+  const std::byte* data = nullptr;  // its bytes
+};
+
 struct ImageTensor {
-  storage::GgufTensor as;                      // name, shape, and the type of the source
-  const std::byte* data = nullptr;             // rows one after the other, of type as.type
-  std::vector<const std::byte*> experts = {};  // instead, where the rows of each expert lie apart
+  storage::GgufTensor as;           // name, shape, and the type of the source
+  const std::byte* data = nullptr;  // rows one after the other, of type as.type
+  std::vector<RowRun> runs = {};  // instead, in order, where the rows lie apart (those of experts)
+  // Rows are columns of the source, each run a matrix (as.dims[0], turned_cols) there; 0: rows are
+  // rows.
+  std::uint64_t turned_cols = 0;
   // Rows of q and k in Hugging Face's order, whose rotary pairs are half a head apart; GGUF's llama
   // has them side by side. Elements of a head, of which the first rope_dim rotate; 0: as they are.
   std::uint32_t head_dim = 0, rope_dim = 0;
   float add = 0.0F;  // to every element: a norm that is stored as w - 1
 
-  // True where bytes can be copied.
-  bool is_plain() const { return head_dim == 0 && add == 0.0F && experts.empty(); }
-  bool has_data() const { return experts.empty() ? data != nullptr : experts[0] != nullptr; }
-  std::span<const std::byte> bytes() const { return {data, as.bytes()}; }
+  // True where bytes can be copied: pieces() has them.
+  bool is_plain() const { return head_dim == 0 && add == 0.0F && turned_cols == 0; }
+  bool has_data() const { return (runs.empty() ? data : runs[0].data) != nullptr; }
+  // The bytes in their order; not of a tensor whose rows are columns (a CHECK).
+  std::vector<std::span<const std::byte>> pieces() const;
   // Row `row` of as.dims[0] elements; the type is decodable (a CHECK).
   void read_row(std::uint64_t row, float* out) const;
 };

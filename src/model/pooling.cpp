@@ -26,7 +26,13 @@ std::unexpected<Error> unsupported(std::string_view where, std::string_view what
                                       where, what.substr(0, kMaxNameChars)));
 }
 
-Status read_gguf_pooling(const Source& source, const Tensors& tensors, Hparams& h) {
+// The longest text, where the context is longer.
+void set_text_tokens(std::uint64_t tokens, Hparams& h) {
+  if (tokens > 0 && tokens < h.context_length) h.text_tokens = static_cast<std::uint32_t>(tokens);
+}
+
+Status read_gguf_pooling(const storage::Checkpoint& checkpoint, const Source& source,
+                         const Tensors& tensors, Hparams& h) {
   const Key key{"pooling_type", ""};
   ORRERY_TRY(const std::uint32_t kind, source.integer_or(key, 0, kRank, 0));
   if (kind == kMean) h.pooling = PoolKind::mean;
@@ -38,6 +44,8 @@ Status read_gguf_pooling(const Source& source, const Tensors& tensors, Hparams& 
                                 " says rank, but tensor cls.output.weight, which "
                                 "would, is missing");
   }
+  ORRERY_TRY(const std::uint32_t tokens, checkpoint.metadata().u32_or(kTextTokensKey, 0));
+  set_text_tokens(tokens, h);
   return {};
 }
 
@@ -118,8 +126,7 @@ Status read_modules(const storage::Checkpoint& checkpoint, const Tensors& tensor
   if (!config) return fail("E_HPARAM", "sentence_bert_config.json is no JSON object");
   const auto longest = config->find("max_seq_length");
   if (longest == config->end() || !longest->is_number_unsigned()) return {};
-  const auto tokens = longest->get<std::uint64_t>();
-  if (tokens > 0 && tokens < h.context_length) h.text_tokens = static_cast<std::uint32_t>(tokens);
+  set_text_tokens(longest->get<std::uint64_t>(), h);
   return {};
 }
 
@@ -141,11 +148,17 @@ Status read_gguf_dense(const Tensors& tensors, Hparams& h) {
 
 }  // namespace
 
+std::uint32_t gguf_pooling(const Hparams& h) {
+  if (h.ranks) return kRank;
+  if (h.pooling == PoolKind::mean) return kMean;
+  return h.pooling == PoolKind::first ? kCls : kLast;
+}
+
 Status read_pooling(const storage::Checkpoint& checkpoint, const Source& source,
                     const Tensors& tensors, Hparams& h) {
   h.pooling = h.causal ? PoolKind::last : PoolKind::mean;
   if (source.is_gguf()) {
-    ORRERY_TRY_VOID(read_gguf_pooling(source, tensors, h));
+    ORRERY_TRY_VOID(read_gguf_pooling(checkpoint, source, tensors, h));
     ORRERY_TRY_VOID(read_gguf_dense(tensors, h));
   } else {
     ORRERY_TRY_VOID(read_modules(checkpoint, tensors, h));

@@ -3,85 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
-#include "text/pretokenize.hpp"
+#include "text/gguf_steps.hpp"
 #include "text/tokenizer_spec.hpp"
 
 namespace orrery::text {
 namespace {
 
 using storage::MetaArray;
-using Norm = NormalizerStep::Kind;
-using Pre = PreTokenizerStep::Kind;
 
 constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
-
-// Every way to cut words that has a name cuts this in its own way: cases of letters, contractions,
-// numbers, signs, spaces and line ends, scripts, marks.
-constexpr std::string_view kProbe =
-    "Hello World! I'm sure it'S 12345 or 1,234.5 (about 67%) you'LL see camelCaseWords HTTPServer "
-    "x=y+z; /path/to  file\t\ttab   \n\n  next line\r\n\r\n\xC3\x89t\xC3\xA9 na\xC3\xAFve "
-    "e\xCC\x81"
-    "tude \xD0\x9F\xD1\x80\xD0\xB8\xD0\xB2\xD0\xB5\xD1\x82 \xE4\xBD\xA0\xE5\xA5\xBD"
-    "\xE4\xB8\x96\xE7\x95\x8C\xE3\x80\x82 \xE3\x81\x93\xE3\x82\x93\xEF\xBC\x81 "
-    "\xEC\x95\x88\xEB\x85\x95 \xF0\x9F\x98\x80\xF0\x9F\x9A\x80 a_b-c@d.e #tag $9.99 ~`^| <<>> "
-    "\"quoted\" ''s 7\xE4\xBA\xBA 3rd  \n end.  ";
-
-std::vector<std::string> words_of(const std::vector<PreTokenizerStep>& steps) {
-  auto pre = PreTokenizer::create(steps);
-  if (!pre) return {};
-  std::string text(kProbe);
-  std::vector<Span> spans;
-  pre->run(text, true, spans);
-  std::vector<std::string> words;
-  for (const Span& span : spans) words.push_back(text.substr(span.start, span.end - span.start));
-  return words;
-}
-
-// The name whose rules cut words as the spec's do.
-std::optional<std::string> find_pre_name(const TokenizerSpec& spec) {
-  const bool nfc = spec.normalizer.size() == 1 && spec.normalizer[0].kind == Norm::nfc;
-  if (!spec.normalizer.empty() && !nfc) return std::nullopt;
-  const std::vector<std::string> words = words_of(spec.pre_tokenizer);
-  const std::string names = known_pre_tokenizers() + " ";
-  for (std::size_t at = 0; at < names.size(); at = names.find(' ', at) + 1) {
-    const std::string name = names.substr(at, names.find(' ', at) - at);
-    const auto known = named_pre_tokenizer(name);
-    if (!known || known->is_spm_style || known->nfc != nfc) continue;
-    if (known->ignore_merges == spec.ignore_merges && words_of(known->steps) == words) return name;
-  }
-  return std::nullopt;
-}
-
-// What becomes of spaces in SentencePiece's way; nothing for any other.
-struct SpaceRule {
-  bool prefix = false;  // a space comes before the text
-};
-std::optional<SpaceRule> find_space_rule(const TokenizerSpec& spec) {
-  SpaceRule rule;
-  bool escapes = false;
-  for (const NormalizerStep& step : spec.normalizer) {
-    if (step.kind == Norm::prepend && (step.a == kEscapedSpace || step.a == " ")) {
-      rule.prefix = true;
-    } else if (step.kind == Norm::replace && step.a == " " && step.b == kEscapedSpace) {
-      escapes = true;
-    } else {
-      return std::nullopt;
-    }
-  }
-  for (const PreTokenizerStep& step : spec.pre_tokenizer) {
-    // Gemma cuts at spaces that its normalizer has replaced: no cut at all.
-    if (step.kind == Pre::literal && step.pattern == " " && escapes) continue;
-    if (step.kind != Pre::metaspace) return std::nullopt;
-    escapes = true;
-    rule.prefix |= step.prepend != PreTokenizerStep::Prepend::never;
-  }
-  return escapes ? std::optional(rule) : std::nullopt;
-}
 
 // SentencePiece joins the pair whose token has the best score: the rank of the merge that makes it.
 std::vector<float> scores_of(const TokenizerSpec& spec) {
@@ -100,19 +36,34 @@ std::vector<float> scores_of(const TokenizerSpec& spec) {
   return scores;
 }
 
+// Encoders' vocabularies, whose files may name [CLS] and [SEP] by what stands around a text alone.
+bool is_encoders(const TokenizerSpec& spec) {
+  return spec.model == ModelKind::wordpiece || spec.model == ModelKind::unigram;
+}
+
+const std::vector<TokenId>& between(const TokenizerSpec& spec) {
+  return spec.between.empty() ? spec.suffix : spec.between;
+}
+
 class KeyWriter {
  public:
-  KeyWriter(const TokenizerSpec& spec, std::uint64_t n_rows) : spec_(spec), n_rows_(n_rows) {}
+  KeyWriter(const TokenizerSpec& spec, std::uint64_t n_rows)
+      : spec_(spec), n_rows_(n_rows), tokens_(spec.tokens) {}
 
   Result<GgufKeys> write() {
-    if (spec_.model == ModelKind::bpe && spec_.byte_level) {
+    if (spec_.model == ModelKind::wordpiece) {
+      ORRERY_TRY_VOID(add_wordpiece());
+    } else if (spec_.model == ModelKind::unigram) {
+      ORRERY_TRY_VOID(add_unigram());
+    } else if (spec_.byte_level) {
       ORRERY_TRY_VOID(add_byte_level());
-    } else if (spec_.model == ModelKind::bpe && spec_.byte_fallback) {
+    } else if (spec_.byte_fallback) {
       ORRERY_TRY_VOID(add_sentence_piece());
     } else {
-      return fail("E_TOKENIZER",
-                  "this kind of tokenizer cannot be written to GGUF yet; byte-level BPE and "
-                  "SentencePiece's BPE can");
+      return fail(
+          "E_TOKENIZER",
+          "this kind of tokenizer cannot be written to GGUF: its BPE neither works on bytes "
+          "nor falls back to them");
     }
     add_tokens();
     ORRERY_TRY_VOID(add_special());
@@ -163,19 +114,77 @@ class KeyWriter {
     add("model", std::string_view("llama"));
     add("pre", std::string_view("default"));
     add("add_space_prefix", rule->prefix);
+    add_scores(scores_of(spec_));
+    return {};
+  }
+
+  Status add_unigram() {
+    const auto rule = find_unigram_rule(spec_);
+    if (!rule || spec_.byte_fallback) {
+      return fail("E_TOKENIZER",
+                  "tokenizer.json normalises texts or treats spaces in a way that GGUF's Unigram "
+                  "keys cannot say");
+    }
+    add("model", std::string_view("t5"));
+    add("pre", std::string_view("default"));
+    add("add_space_prefix", rule->prefix);
+    add("remove_extra_whitespaces", rule->collapses);
+    add_scores(spec_.scores);
+    if (rule->charsmap.empty()) return {};
+    const std::string_view map = keep(rule->charsmap);
+    constexpr std::uint32_t kBytes = 0;  // GGUF's number of u8
+    add("precompiled_charsmap", storage::PackedArray{.kind = MetaArray::Kind::integers,
+                                                     .type = kBytes,
+                                                     .count = map.size(),
+                                                     .bytes = std::as_bytes(std::span(map))});
+    return {};
+  }
+
+  Status add_wordpiece() {
+    const auto rule = find_wordpiece_rule(spec_);
+    if (!rule) {
+      return fail("E_TOKENIZER",
+                  "tokenizer.json cleans or cuts texts in another way than BERT's, which GGUF's "
+                  "WordPiece keys cannot say");
+    }
+    add("model", std::string_view("bert"));
+    add("pre", std::string_view("default"));
+    if (!rule->lower) add("normalizer.lowercase", false);
+    if (rule->strip != rule->lower) add("normalizer.strip_accents", rule->strip);
+    return mark_words();
+  }
+
+  // GGUF marks the beginnings of words, tokenizer.json their continuations (##).
+  Status mark_words() {
+    constexpr std::string_view kContinues = "##";
+    std::unordered_set<std::string_view> known;
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      std::string_view& token = tokens_[i];
+      if (spec_.types[i] == TokenType::normal) {
+        const bool inside = token.starts_with(kContinues) && token.size() > kContinues.size();
+        token = inside ? token.substr(kContinues.size())
+                       : keep(std::string(kEscapedSpace) + std::string(token));
+      }
+      if (token.empty() || known.insert(token).second) continue;
+      return fail("E_TOKENIZER",
+                  fmt::format("two tokens of tokenizer.json would both be \"{}\" in GGUF", token));
+    }
+    return {};
+  }
+
+  void add_scores(std::vector<float> values) {
     MetaArray scores{.kind = MetaArray::Kind::floats};
-    scores.floats = scores_of(spec_);
+    scores.floats = std::move(values);
     scores.floats.resize(std::max<std::size_t>(n_rows_, scores.floats.size()), 0.0F);
     add("scores", std::move(scores));
-    return {};
   }
 
   void add_tokens() {
     MetaArray tokens, types{.kind = MetaArray::Kind::integers};
-    const std::size_t n = std::max<std::size_t>(n_rows_, spec_.tokens.size());
+    const std::size_t n = std::max<std::size_t>(n_rows_, tokens_.size());
     for (std::size_t i = 0; i < n; ++i) {
-      const bool known = i < spec_.tokens.size() && !spec_.tokens[i].empty();
-      tokens.strings.push_back(known ? spec_.tokens[i] : keep(fmt::format("[PAD{}]", i)));
+      const bool known = i < tokens_.size() && !tokens_[i].empty();
+      tokens.strings.push_back(known ? tokens_[i] : keep(fmt::format("[PAD{}]", i)));
       const TokenType type = !known ? TokenType::unused
                              : static_cast<TokenId>(i) == spec_.special.unk && !spec_.byte_level
                                  ? TokenType::unknown
@@ -186,11 +195,16 @@ class KeyWriter {
     add("token_type", std::move(types));
   }
 
+  void add_id(std::string_view key, TokenId id) {
+    if (id != kNoToken) add(key, static_cast<std::uint64_t>(id));
+  }
+
   Status add_special() {
-    const SpecialTokens& special = spec_.special;
-    const auto add_id = [&](std::string_view key, TokenId id) {
-      if (id != kNoToken) add(key, static_cast<std::uint64_t>(id));
-    };
+    SpecialTokens special = spec_.special;
+    if (is_encoders(spec_)) {
+      if (special.bos == kNoToken && !spec_.prefix.empty()) special.bos = spec_.prefix[0];
+      if (special.eos == kNoToken && !spec_.suffix.empty()) special.eos = spec_.suffix[0];
+    }
     add_id("bos_token_id", special.bos);
     add_id("eos_token_id", special.eos);
     add_id("unknown_token_id", special.unk);
@@ -210,13 +224,35 @@ class KeyWriter {
     }
     add("add_bos_token", !spec_.prefix.empty());
     add("add_eos_token", !spec_.suffix.empty());
+    if (is_encoders(spec_)) add_encoders(special);
     return {};
+  }
+
+  // What readers of encoders look for; the mask is found by its usual texts.
+  void add_encoders(const SpecialTokens& special) {
+    add_id("cls_token_id", special.bos);
+    add_id("seperator_token_id", special.eos);  // spelled so
+    add("add_sep_token", !spec_.suffix.empty());
+    for (const AddedToken& token : spec_.added) {
+      if (token.content == "[MASK]" || token.content == "<mask>") add_id("mask_token_id", token.id);
+    }
   }
 
   const TokenizerSpec& spec_;
   std::uint64_t n_rows_;
+  std::vector<std::string_view> tokens_;  // as GGUF spells them
   GgufKeys keys_;
 };
+
+// Unigram's steps see other spaces, too. Those at the end are dropped by SentencePiece, as by
+// GGUF's readers; some files of tokenizer.json leave that out, for a token that no text ended with
+// in training.
+std::string probe_for(const TokenizerSpec& spec) {
+  std::string probe(kProbe);
+  if (spec.model != ModelKind::unigram) return probe;
+  probe += "no\xC2\xA0 break, em\xE2\x80\x83space, zero\xE2\x80\x8Bwidth, wide\xE3\x80\x80space";
+  return probe;
+}
 
 }  // namespace
 
@@ -227,11 +263,18 @@ Result<GgufKeys> tokenizer_keys(std::string_view tokenizer_json,
              spec_from_json(tokenizer_json, tokenizer_config_json, generation_config_json));
   ORRERY_TRY(GgufKeys keys, KeyWriter(spec, n_rows).write());
   keys.owners.push_back(spec.owner);
+  const std::string probe = probe_for(spec);
+  const bool pairs = is_encoders(spec);
+  const std::vector<TokenId> between_texts = between(spec);
   ORRERY_TRY(const auto original, build_tokenizer(std::move(spec)));
   ORRERY_TRY(TokenizerSpec written, spec_from_gguf(keys.metadata));
+  if (pairs && between(written) != between_texts) {
+    return fail("E_TOKENIZER",
+                "tokenizer.json puts other tokens between two texts than GGUF's readers do");
+  }
   ORRERY_TRY(const auto copy, build_tokenizer(std::move(written)));
   const EncodeOptions options{.add_special = true};
-  if (original->encode(kProbe, options) != copy->encode(kProbe, options)) {
+  if (original->encode(probe, options) != copy->encode(probe, options)) {
     return fail("E_TOKENIZER",
                 "tokenizer.json cannot be written to GGUF: read from there it would cut texts into "
                 "other tokens");

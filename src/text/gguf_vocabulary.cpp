@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "text/gguf_steps.hpp"
 #include "text/pretokenize.hpp"
 #include "text/tokenizer_spec.hpp"
 
@@ -291,16 +292,8 @@ Status read_wordpiece(const Metadata& metadata, TokenizerSpec& spec) {
   ORRERY_TRY(const bool lower, metadata.boolean_or("tokenizer.ggml.normalizer.lowercase", true));
   ORRERY_TRY(const bool strip,
              metadata.boolean_or("tokenizer.ggml.normalizer.strip_accents", lower));
-  spec.normalizer.push_back({.kind = Kind::bert_clean});
-  spec.normalizer.push_back({.kind = Kind::bert_cjk});
-  if (strip) {
-    spec.normalizer.push_back({.kind = Kind::nfd});
-    spec.normalizer.push_back({.kind = Kind::strip_accents});
-  }
-  if (lower) spec.normalizer.push_back({.kind = Kind::lower_case});
-  using Step = PreTokenizerStep::Kind;
-  spec.pre_tokenizer.push_back({.kind = Step::white_space, .behavior = SplitBehavior::removed});
-  spec.pre_tokenizer.push_back({.kind = Step::punctuation});
+  spec.normalizer = wordpiece_normalizer({.lower = lower, .strip = strip});
+  spec.pre_tokenizer = wordpiece_cuts();
   spec.word_prefix = kEscapedSpace;  // "##" was taken off the continuations by the converter
   ORRERY_TRY(const TokenId cls, read_id(metadata, spec, "tokenizer.ggml.cls_token_id"));
   ORRERY_TRY(const TokenId sep, read_id(metadata, spec, "tokenizer.ggml.seperator_token_id"));

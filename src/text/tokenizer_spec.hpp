@@ -68,6 +68,7 @@ struct NormalizerStep {
   std::string b = {};
   bool left = false;
   bool right = false;
+  bool operator==(const NormalizerStep&) const = default;
 };
 
 // What becomes of the matches of a splitting step.
@@ -97,6 +98,7 @@ struct PreTokenizerStep {
   bool invert = false;
   Prepend prepend = Prepend::never;
   bool split = true;
+  bool operator==(const PreTokenizerStep&) const = default;
 };
 
 struct TokenizerSpec {

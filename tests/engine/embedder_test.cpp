@@ -9,6 +9,8 @@
 #include "engine/golden_encoder.hpp"
 #include "model/model.hpp"
 #include "storage/checkpoint.hpp"
+#include "support/gguf_export.hpp"
+#include "support/temp_dir.hpp"
 
 namespace orrery::engine {
 namespace {
@@ -124,6 +126,56 @@ std::vector<Param> all_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EmbedGolden, ::testing::ValuesIn(all_cases()), print_name);
+
+void expect_vectors(const std::string& path, const std::vector<Golden>& golden) {
+  ASSERT_FALSE(golden.empty());
+  const auto made = make(path, backend::make_reference_backend(), true);
+  ASSERT_TRUE(made) << made.error().message;
+  for (const Golden& text : golden) {
+    const auto vector = made->embedder->embed(text.ids, {});
+    ASSERT_TRUE(vector) << vector.error().message;
+    ASSERT_EQ(vector->size(), text.vector.size());
+    EXPECT_LE(worst_difference(*vector, text.vector), kExact) << text.ids.size();
+  }
+}
+
+class EmbedExport : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EmbedExport, AFolderAsGgufGivesItsVectors) {
+  const test::TempDir temporary;
+  const std::string out = temporary.file("out.gguf");
+  const auto written = testing::write_f32(folder_of(GetParam()), out);
+  ASSERT_TRUE(written) << written.error().message;
+  expect_vectors(out, golden_of(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EmbedExport,
+                         ::testing::Values("bert", "roberta", "nomic-bert", "gemma3-embed"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+// GGUF has no bias of the experts: a model without one can be written.
+TEST(EmbedExportOfExperts, WithoutTheirBias) {
+  const test::TempDir temporary;
+  std::filesystem::copy(folder_of("nomic-bert-moe"), temporary.path(),
+                        std::filesystem::copy_options::recursive);
+  testing::edit_safetensors(temporary.file("model.safetensors"),
+                            [](const nlohmann::json& header, std::string& data) {
+                              for (const auto& [name, tensor] : header.items()) {
+                                if (!name.ends_with("experts.bias")) continue;
+                                const std::size_t begin = tensor["data_offsets"][0];
+                                const std::size_t end = tensor["data_offsets"][1];
+                                data.replace(begin, end - begin, end - begin, '\0');
+                              }
+                            });
+  const std::string out = temporary.file("out.gguf");
+  const auto written = testing::write_f32(temporary.path(), out);
+  ASSERT_TRUE(written) << written.error().message;
+  expect_vectors(out, golden_of("nomic-bert-moe", true));
+}
 
 TEST(Embedder, CutsAndNormalises) {
   const Golden text = golden_of("bert").at(1);

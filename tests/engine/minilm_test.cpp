@@ -9,8 +9,10 @@
 
 #include "engine/embed_text.hpp"
 #include "engine/model.hpp"
+#include "engine/quantize.hpp"
 #include "support/paths.hpp"
 #include "support/sanitized.hpp"
+#include "support/temp_dir.hpp"
 
 namespace orrery::engine {
 namespace {
@@ -47,6 +49,42 @@ TEST(MiniLm, VectorsEqualTransformers) {
     double dot = 0.0;  // both have length 1
     for (std::size_t i = 0; i < want.size(); ++i) dot += double{(*vector)[i]} * want[i];
     EXPECT_LE(1.0 - dot, 1e-3);
+  }
+}
+
+std::shared_ptr<const Model> open(const std::string& path) {
+  ModelOptions options;
+  options.threads = 2;
+  auto model = Model::open(path, options, storage::system_io());
+  EXPECT_TRUE(model) << model.error().message;
+  return model ? *model : nullptr;
+}
+
+// Tokens, pooling and the longest text come along.
+TEST(MiniLm, AsGgufOfQ8VectorsAreNearlyTheSame) {
+  if (!std::filesystem::exists(minilm())) GTEST_SKIP() << minilm() << " is absent";
+  if (test::kSanitized) GTEST_SKIP() << "too slow";
+  const test::TempDir temporary;
+  const std::string out = temporary.file("out.gguf");
+  const QuantizeOptions options = {
+      .mix = *find_mix("Q8_0"), .importance = nullptr, .threads = 2, .progress = {}};
+  const auto written = quantize(minilm(), out, options, storage::system_io());
+  ASSERT_TRUE(written) << written.error().message;
+  const auto source = open(minilm()), copy = open(out);
+  ASSERT_TRUE(source && copy);
+  EXPECT_EQ(copy->embed_context(), source->embed_context());
+  EXPECT_EQ(copy->hparams().pooling, source->hparams().pooling);
+  for (const char* text : {"hello", "The quick brown fox, d\xC3\xA9j\xC3\xA0 vu & unbelievably so!",
+                           "\xE4\xBD\xA0\xE5\xA5\xBD 12345 \xF0\x9F\x9A\x80 [MASK] ##ing"}) {
+    const auto theirs = embed_tokens(*source, text, LongText::error);
+    const auto ours = embed_tokens(*copy, text, LongText::error);
+    ASSERT_TRUE(theirs && ours);
+    EXPECT_EQ(ours->ids, theirs->ids) << text;
+    const auto want = source->embed(theirs->ids), got = copy->embed(ours->ids);
+    ASSERT_TRUE(want && got);
+    double dot = 0.0;  // both have length 1
+    for (std::size_t i = 0; i < want->size(); ++i) dot += double{(*got)[i]} * (*want)[i];
+    EXPECT_GT(dot, 0.999) << text;
   }
 }
 

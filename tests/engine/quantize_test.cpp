@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <filesystem>
 #include <numeric>
 
 #include "engine/collect_importance.hpp"
@@ -13,6 +15,7 @@
 #include "support/memory_io.hpp"
 #include "support/paths.hpp"
 #include "support/sanitized.hpp"
+#include "support/temp_dir.hpp"
 #include "support/tiny_gguf.hpp"
 #include "tensor/decode.hpp"
 
@@ -143,6 +146,30 @@ TEST(QuantizeFile, WhatHasItsTypeAlreadyIsCopied) {
     ASSERT_EQ(copy->bytes, tensor.bytes);
     EXPECT_EQ(std::memcmp(copy->data, tensor.data, tensor.bytes), 0) << tensor.name;
   }
+}
+
+// The experts of gpt-oss lie apart in safetensors; the blocks are those of the golden file.
+TEST(QuantizeFile, ExpertsInMxfp4AreCopied) {
+  const std::string golden = test::source_dir() + "/tests/golden/";
+  const test::TempDir folder;
+  std::filesystem::copy(golden + "gpt-oss-mxfp4", folder.path());
+  std::filesystem::copy(golden + "bert/tokenizer.json", folder.path());
+  const std::string out = folder.file("out.gguf");
+  const auto report = quantize(folder.path(), out, options_of("MXFP4"), storage::system_io());
+  ASSERT_TRUE(report) << report.error().message;
+  storage::Io& io = storage::system_io();
+  const auto ours = *storage::Checkpoint::open(out, io);
+  const auto theirs = *storage::Checkpoint::open(folder.file("gpt-oss-mxfp4-f16.gguf"), io);
+  int experts = 0;
+  for (const storage::TensorInfo& tensor : theirs->tensors()) {
+    if (tensor.type != DType::mxfp4) continue;
+    const storage::TensorInfo* copy = ours->find(tensor.name);
+    ASSERT_NE(copy, nullptr);
+    ASSERT_EQ(copy->bytes, tensor.bytes);
+    EXPECT_EQ(std::memcmp(copy->data, tensor.data, tensor.bytes), 0) << tensor.name;
+    ++experts;
+  }
+  EXPECT_EQ(experts, 6);
 }
 
 // A full disk, a file that cannot be read: whichever call fails, the target is as it was.
@@ -383,8 +410,16 @@ TEST(QuantizeMix, ChoosesByKindOfTensor) {
   EXPECT_EQ(type_of("output.weight", 96), DType::q8_0);
   EXPECT_EQ(type_of("blk.2.attn_q.weight", 100), DType::f16);
   EXPECT_EQ(type_of("blk.2.attn_norm.weight", 256, 1), DType::f32);
-  EXPECT_EQ(type_of("blk.2.ffn_gate_inp.weight", 256), DType::bf16);  // a router
+  EXPECT_EQ(type_of("blk.2.ffn_gate_inp.weight", 256), DType::f32);  // a router
+  EXPECT_EQ(type_of("position_embd.weight", 256), DType::f32);
+  EXPECT_EQ(type_of("token_types.weight", 256), DType::f32);
   EXPECT_EQ(type_of("blk.2.attn_q.bias", 256, 1), DType::f32);
+  EXPECT_EQ(mixed_type(mix, model,
+                       {.name = "blk.2.ffn_gate_inp.weight",
+                        .type = DType::q8_0,
+                        .n_dims = 2,
+                        .dims = {256, 64, 1, 1}}),
+            DType::q8_0);
   EXPECT_FALSE(find_mix("Q4_K_XL"));
   EXPECT_FALSE(find_mix("I32"));
 }

@@ -7,7 +7,9 @@
 
 #include "engine/golden_encoder.hpp"
 #include "engine/model.hpp"
+#include "engine/quantize.hpp"
 #include "engine/rank_text.hpp"
+#include "support/temp_dir.hpp"
 
 namespace orrery::engine {
 namespace {
@@ -41,10 +43,16 @@ std::shared_ptr<const Model> open(const std::string& path, ModelOptions options 
   return model ? *model : nullptr;
 }
 
+const ModelOptions kReference = {
+    .device = Device::reference, .isa = "", .k_type = DType::f32, .v_type = DType::f32};
+
 class RankGolden : public ::testing::TestWithParam<Param> {
  protected:
   static void expect_all(const ModelOptions& options, double most) {
-    const auto model = open(GetParam().path(), options);
+    expect_all(GetParam().path(), options, most);
+  }
+  static void expect_all(const std::string& path, const ModelOptions& options, double most) {
+    const auto model = open(path, options);
     ASSERT_NE(model, nullptr);
     EXPECT_TRUE(model->hparams().ranks);
     const std::vector<Golden> golden = golden_of(GetParam().name);
@@ -67,8 +75,18 @@ class RankGolden : public ::testing::TestWithParam<Param> {
 };
 
 TEST_P(RankGolden, Reference) {
-  expect_all({.device = Device::reference, .isa = "", .k_type = DType::f32, .v_type = DType::f32},
-             kExact);
+  expect_all(kReference, kExact);
+}
+
+// With its tokenizer and its head.
+TEST_P(RankGolden, WrittenAsGguf) {
+  const test::TempDir temporary;
+  const std::string out = temporary.file("out.gguf");
+  const QuantizeOptions options = {
+      .mix = *find_mix("F32"), .importance = nullptr, .threads = 2, .progress = {}};
+  const auto written = quantize(GetParam().path(), out, options, storage::system_io());
+  ASSERT_TRUE(written) << written.error().message;
+  expect_all(out, kReference, kExact);
 }
 
 TEST_P(RankGolden, CpuF32) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "support/memory_io.hpp"
+#include "support/paths.hpp"
 #include "support/tiny_adapter.hpp"
 #include "support/tiny_gguf.hpp"
 
@@ -131,6 +132,19 @@ TEST_F(AdapterTest, RefusesAnotherModel) {
       TinyAdapter().add({"blk.1.attn_q.weight", "model.layers.1.self_attn.q_proj", 64, 64, 4});
   EXPECT_TRUE(has(message(fit_gguf(adapter)), "\"blk.1.attn_q.weight\", which this llama model"));
   EXPECT_TRUE(has(message(fit_peft(adapter)), "\"model.layers.1.self_attn.q_proj\", which this"));
+}
+
+// Files of most families store some numbers in another way, or several matrices as one.
+TEST_F(AdapterTest, RefusesTheOtherFormatForMostFamilies) {
+  const std::string path = test::source_dir() + "/tests/golden/cohere/cohere-f16.gguf";
+  const auto cohere = load_model(*storage::Checkpoint::open(path, storage::system_io()));
+  ASSERT_TRUE(cohere) << cohere.error().message;
+  const TinyAdapter adapter = good();
+  io_.files["a/adapter_model.safetensors"] = adapter.tensors();
+  io_.files["a/adapter_config.json"] = adapter.config();
+  const auto file = open_adapter_file("a", io_);
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_TRUE(has(message(fit_adapter(*file, *cohere, plan_)), "convert the adapter to GGUF"));
 }
 
 TEST_F(AdapterTest, RefusesRanksThatCannotBe) {
