@@ -88,10 +88,7 @@ void TokenMasks::allowed(StateId state, std::span<std::uint32_t> out) {
 
 // One of the fragments is not whole.
 void TokenMasks::forget() {
-  for (Part& part : parts_) {
-    part.fragments.clear();
-    part.class_texts.clear();
-  }
+  for (Part& part : parts_) part.fragments.clear();
   loops_.clear();
   fragment_bytes_ = 0;
 }
@@ -137,9 +134,10 @@ bool TokenMasks::walk(Part& part, std::uint32_t top, StateId from, std::span<std
     // Worth it where each token leads to another state, with a mask of its own.
     if (top == 0 && start.classes != 0 && start.characters >= part.tree.longest() &&
         start.characters != GrammarLoop::kEndless) {
-      const ClassTexts& known = class_texts(part, start.classes);
-      known.tokens.add_to(out);
-      return walk_nodes(OtherNodes{part.tree, known}, 0, out, exits);
+      const auto index = static_cast<std::size_t>(&part - parts_.data());
+      const auto known = trie_->texts_of(index, start.classes);
+      known->tokens.add_to(out);
+      return walk_nodes(OtherNodes{part.tree, *known}, 0, out, exits);
     }
   }
   return walk_nodes(AllNodes{part.tree}, top, out, exits);
@@ -196,36 +194,6 @@ const GrammarLoop& TokenMasks::loop(StateId state, StateId before, std::uint8_t 
     made = find_loop(machine_, state);
   }
   return loops_.emplace(state, made).first->second;
-}
-
-const TokenMasks::ClassTexts& TokenMasks::class_texts(Part& part, ByteClasses classes) {
-  const auto known = part.class_texts.find(classes);
-  if (known != part.class_texts.end()) return known->second;
-  const TokenTree& tree = part.tree;
-  const auto nodes = tree.nodes();
-  ClassTexts made;
-  std::vector<std::uint32_t> bits(trie_->words());
-  std::vector<std::uint32_t> open;  // indices of others whose subtrees go on
-  const auto close = [&](std::size_t node) {
-    for (; !open.empty() && nodes[made.others[open.back()]].end <= node; open.pop_back()) {
-      made.ends[open.back()] = static_cast<std::uint32_t>(made.others.size());
-    }
-  };
-  for (std::uint32_t i = 0; i < nodes.size();) {
-    if (i > 0 && (tree.whole_classes(i) & ~classes) == 0) {
-      set_tokens(bits, tree.tokens_under(i));
-      i = nodes[i].end;
-      continue;
-    }
-    close(i);
-    open.push_back(static_cast<std::uint32_t>(made.others.size()));
-    made.others.push_back(i++);
-    made.ends.push_back(0);
-  }
-  close(nodes.size());
-  made.tokens = TokenSet(bits, tree.tokens_under(0));
-  fragment_bytes_ += made.tokens.memory_bytes() + 2 * made.ends.size() * sizeof(made.ends[0]);
-  return part.class_texts.emplace(classes, std::move(made)).first->second;
 }
 
 // Whether all texts of the subtree stay in the loop.

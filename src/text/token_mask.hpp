@@ -39,19 +39,12 @@ class TokenMasks {
     std::vector<std::uint32_t> exits;  // nodes of the tree where the rule may end
     bool is_whole = true;              // false: it may end nearly anywhere; walk the tree each time
   };
-  // The subtrees whose texts are of some classes.
-  struct ClassTexts {
-    TokenSet tokens;
-    // The other nodes, ascending, and for each the index of the first one behind its subtree.
-    std::vector<std::uint32_t> others, ends;
-  };
   // Nodes, and how near the counters are to their bounds as far as one token can tell.
   using Key = std::vector<std::pair<NodeId, std::uint64_t>>;
   // What is known of the tokens of one tree.
   struct Part {
     const TokenTree& tree;
     std::map<Key, Fragment> fragments = {};
-    std::map<ByteClasses, ClassTexts> class_texts = {};
   };
 
   void forget();
@@ -62,7 +55,6 @@ class TokenMasks {
   // Of the state that `byte` leads to from `before`.
   const GrammarLoop& loop(StateId state, StateId before, std::uint8_t byte);
   bool is_within(const TokenTree::Node& node, const GrammarLoop& loop) const;
-  const ClassTexts& class_texts(Part& part, ByteClasses classes);
   // Sets the bits of the tokens under node `top` whose bytes behind it can follow in `from`. With
   // `exits`, where a rule may end is noted there; false if that is too often.
   bool walk(Part& part, std::uint32_t top, StateId from, std::span<std::uint32_t> out,
@@ -77,8 +69,8 @@ class TokenMasks {
   GrammarMachine machine_;
   std::vector<Part> parts_;  // (trie.trees())
   std::unordered_map<StateId, GrammarLoop> loops_;
-  std::vector<StateId> path_;           // of a walk, by depth
-  std::vector<std::uint32_t> scratch_;  // (trie.words()), zero between uses
+  std::vector<StateId> path_;                       // of a walk, by depth
+  std::vector<std::uint32_t> scratch_;              // (trie.words()), zero between uses
   std::unordered_map<StateId, TokenSet> masks_;
   std::size_t fragment_bytes_ = 0;
   std::size_t mask_bytes_ = 0;

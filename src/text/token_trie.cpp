@@ -10,6 +10,34 @@ namespace {
 
 // Characters of the longest token of a tree.
 constexpr std::uint32_t kLengths[] = {16, 32, TokenTree::kMaxDepth};
+// Sets of classes that are kept: grammars need few.
+constexpr std::size_t kMaxClassTexts = 64;
+
+ClassTexts find_texts(const TokenTree& tree, ByteClasses classes, std::size_t words) {
+  const auto nodes = tree.nodes();
+  ClassTexts found;
+  std::vector<std::uint32_t> bits(words);
+  std::vector<std::uint32_t> open;  // indices of others whose subtrees go on
+  const auto close = [&](std::size_t node) {
+    for (; !open.empty() && nodes[found.others[open.back()]].end <= node; open.pop_back()) {
+      found.ends[open.back()] = static_cast<std::uint32_t>(found.others.size());
+    }
+  };
+  for (std::uint32_t i = 0; i < nodes.size();) {
+    if (i > 0 && (tree.whole_classes(i) & ~classes) == 0) {
+      for (const TokenId id : tree.tokens_under(i)) set_token(bits, id);
+      i = nodes[i].end;
+      continue;
+    }
+    close(i);
+    open.push_back(static_cast<std::uint32_t>(found.others.size()));
+    found.others.push_back(i++);
+    found.ends.push_back(0);
+  }
+  close(nodes.size());
+  found.tokens = TokenSet(bits, tree.tokens_under(0));
+  return found;
+}
 
 }  // namespace
 
@@ -98,6 +126,16 @@ std::vector<TokenTree> TokenTrie::make_trees() {
     if (!of_length.empty()) trees.emplace_back(std::move(of_length));
   }
   return trees;
+}
+
+std::shared_ptr<const ClassTexts> TokenTrie::texts_of(std::size_t tree, ByteClasses classes) const {
+  const std::lock_guard lock(mutex_);
+  if (class_texts_.size() >= kMaxClassTexts) class_texts_.clear();
+  auto& texts = class_texts_[{tree, classes}];
+  if (texts == nullptr) {
+    texts = std::make_shared<const ClassTexts>(find_texts(trees_[tree], classes, words()));
+  }
+  return texts;
 }
 
 bool TokenTrie::is_end(TokenId id) const {

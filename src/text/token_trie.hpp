@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/byte_classes.hpp"
+#include "text/token_set.hpp"
 #include "text/tokenizer.hpp"
 
 namespace orrery::text {
@@ -57,6 +61,13 @@ class TokenTree {
   std::uint32_t longest_ = 0;
 };
 
+// The tokens of a tree in subtrees that hold texts of some classes alone.
+struct ClassTexts {
+  TokenSet tokens;
+  // The other nodes, ascending, and for each the index of the first one behind its subtree.
+  std::vector<std::uint32_t> others, ends;
+};
+
 // A vocabulary as grammars see it.
 class TokenTrie {
  public:
@@ -65,6 +76,8 @@ class TokenTrie {
   // Of the tokens of up to 16 characters, of up to 32, and of the longer ones. What is allowed of
   // short ones is the same in more states: those that count notice a bound later.
   std::span<const TokenTree> trees() const { return trees_; }
+  // Of trees()[tree]. Any thread may ask; what was found is kept for all grammars.
+  std::shared_ptr<const ClassTexts> texts_of(std::size_t tree, ByteClasses classes) const;
   // A token's bytes; a special one has kSpecialByte before its text. Empty: never allowed.
   std::string_view text(TokenId id) const { return texts_[static_cast<std::size_t>(id)]; }
   bool is_end(TokenId id) const;
@@ -80,6 +93,9 @@ class TokenTrie {
   std::vector<std::string_view> texts_;
   std::vector<TokenId> ends_;  // ascending
   std::vector<TokenTree> trees_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::pair<std::size_t, ByteClasses>, std::shared_ptr<const ClassTexts>>
+      class_texts_;  // guarded by mutex_
 };
 
 }  // namespace orrery::text
