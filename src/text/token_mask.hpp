@@ -69,8 +69,8 @@ class TokenMasks {
   GrammarMachine machine_;
   std::vector<Part> parts_;  // (trie.trees())
   std::unordered_map<StateId, GrammarLoop> loops_;
-  std::vector<StateId> path_;                       // of a walk, by depth
-  std::vector<std::uint32_t> scratch_;              // (trie.words()), zero between uses
+  std::vector<StateId> path_;           // of a walk, by depth
+  std::vector<std::uint32_t> scratch_;  // (trie.words()), zero between uses
   std::unordered_map<StateId, TokenSet> masks_;
   std::size_t fragment_bytes_ = 0;
   std::size_t mask_bytes_ = 0;
