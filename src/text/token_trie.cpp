@@ -130,12 +130,11 @@ std::vector<TokenTree> TokenTrie::make_trees() {
 
 std::shared_ptr<const ClassTexts> TokenTrie::texts_of(std::size_t tree, ByteClasses classes) const {
   const std::lock_guard lock(mutex_);
+  const std::pair key(tree, classes);
+  if (const auto known = class_texts_.find(key); known != class_texts_.end()) return known->second;
   if (class_texts_.size() >= kMaxClassTexts) class_texts_.clear();
-  auto& texts = class_texts_[{tree, classes}];
-  if (texts == nullptr) {
-    texts = std::make_shared<const ClassTexts>(find_texts(trees_[tree], classes, words()));
-  }
-  return texts;
+  auto texts = std::make_shared<const ClassTexts>(find_texts(trees_[tree], classes, words()));
+  return class_texts_.emplace(key, std::move(texts)).first->second;
 }
 
 bool TokenTrie::is_end(TokenId id) const {
