@@ -13,6 +13,19 @@ namespace {
   return table;
 }
 
+#ifdef ORRERY_HAS_unit_rows_tiles_amx
+const RowKernels& amx_rows() {
+  static const RowKernels table = [] {
+    RowKernels rows = orrery_rows_avx512;
+    rows.isa = "amx";
+    rows.panels = &orrery_panels_amx;
+    rows.packed = &orrery_packed_amx;
+    return rows;
+  }();
+  return table;
+}
+#endif
+
 }  // namespace
 
 std::vector<KernelSet> available_kernels() {
@@ -22,8 +35,8 @@ std::vector<KernelSet> available_kernels() {
                                         const BlockKernels& blocks) {
     if (usable) sets.push_back({name, &rows, &blocks});
   };
-#if defined(ORRERY_HAS_unit_rows_avx512) && defined(ORRERY_HAS_unit_blocks_amx)
-  add(cpu.amx, "amx", orrery_rows_avx512, orrery_blocks_amx);
+#if defined(ORRERY_HAS_unit_rows_tiles_amx) && defined(ORRERY_HAS_unit_blocks_amx)
+  add(cpu.amx, "amx", amx_rows(), orrery_blocks_amx);
 #endif
 #if defined(ORRERY_HAS_unit_rows_avx512) && defined(ORRERY_HAS_unit_blocks_avx512_bf16)
   add(cpu.fast_bf16, "avx512_bf16", orrery_rows_avx512, orrery_blocks_avx512_bf16);
@@ -60,6 +73,9 @@ std::vector<const RowKernels*> available_row_kernels() {
   const auto add = [&](bool usable, const RowKernels& table) {
     if (usable) tables.push_back(&table);
   };
+#ifdef ORRERY_HAS_unit_rows_tiles_amx
+  if (cpu.amx) tables.push_back(&amx_rows());
+#endif
 #if defined(ORRERY_HAS_unit_rows_avx512)
   add(cpu.avx512, orrery_rows_avx512);
   add(cpu.avx512, assembly_rows(orrery_rows_avx512));

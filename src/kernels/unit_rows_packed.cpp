@@ -1,6 +1,6 @@
 // Class i8 of one instruction set for weights in packed layout.
 // ISAS: emu avx2 avx512 neon
-#include "kernels/body/row_panel.hpp"
+#include "kernels/body/row_panel_product.hpp"
 #include "kernels/row_table.hpp"
 
 namespace orrery::kernels {

@@ -171,7 +171,8 @@ TEST_P(RowI8, EveryInstructionSetHasTheBitsOfTheDefinition) {
 }
 
 // Panels of weights (kernels/body/row_panel.hpp): more than one slab along k, a cut one at the end,
-// and every size of the tiles that the activation rows are dealt to.
+// and every size of the tiles that the activation rows are dealt to (body/row_tiles.hpp has its
+// own).
 TEST_P(RowI8, ManyRowsHaveTheBitsOfTheDefinition) {
   std::mt19937 random(8);
   const std::uint64_t block = dtype_info(GetParam()).block_len;
@@ -183,7 +184,7 @@ TEST_P(RowI8, ManyRowsHaveTheBitsOfTheDefinition) {
   const Bytes x = quantized_rows(*tables.front(), 67, k, random);
   const std::vector<float> expected = reference(GetParam(), w, n, k, x, 67);
   for (const RowKernels* table : tables) {
-    for (const int m : {5, 6, 7, 8, 10, 13, 15, 17, 32, 35, 64, 67}) {
+    for (const int m : {5, 6, 7, 8, 10, 13, 15, 17, 31, 32, 35, 64, 67}) {
       const Bytes some = first_rows(x, m, stride);
       ASSERT_EQ(differences(multiply(*table, GetParam(), w.data(), n, k, some, m),
                             first_rows(expected, m, n)),
@@ -228,7 +229,7 @@ TEST_P(RowI8, PackedRowsHaveTheBitsOfTheDefinition) {
     for (const int n : {16, 48, 144}) {
       const Bytes w = random_weights(GetParam(), n, k, random);
       const Bytes packed = pack(GetParam(), w, n, cols);
-      for (const int m : {1, 2, 3, 4, 5, 8, 9, 33}) {
+      for (const int m : {1, 2, 3, 4, 5, 8, 9, 13, 16, 31, 33}) {
         if (n > 16 && m > 5 && k > 160) continue;  // each of them is covered apart
         const Bytes x = quantized_rows(*available_row_kernels().front(), m, k, random);
         const std::vector<float> expected = reference(GetParam(), w, n, k, x, m);

@@ -17,12 +17,6 @@ namespace {
 // Weights along k that are unpacked at once: 16 KiB of codes a panel.
 constexpr int kSlab = 1024;
 static_assert(kSlab == 32 * kPackedSlab);
-// Activation rows that go together: they share the unpacking.
-constexpr int kMaxActivations = 64;
-// Partial sums that are kept: activation rows times panels.
-constexpr int kMaxSums = 512;
-// Bytes of activations that are prepared at once; the part of k that fits is a section.
-constexpr int kInputBytes = 163840;
 
 // What is fetched while panels are multiplied, so much with each group of each panel.
 struct PanelFetch {
@@ -34,6 +28,18 @@ struct PanelFetch {
     for (int i = 0; i < lines; ++i) __builtin_prefetch(line + i * kLine, 0, 2);
   }
   static constexpr int kLine = 64;
+};
+
+// Words 4 g + i of sixteen rows: bytes of row r -> lane r of word (g, i).
+struct Words {
+  V::B of[4][4];  // [set][row], then [g][i]
+
+  [[gnu::always_inline]] void transpose() {
+    for (V::B(&set)[4] : of) V::transpose_words(set[0], set[1], set[2], set[3]);
+    for (int i = 0; i < 4; ++i) V::transpose_groups(of[0][i], of[1][i], of[2][i], of[3][i]);
+  }
+  [[gnu::always_inline]] V::B& row(int r) { return of[r / 4][r % 4]; }
+  [[gnu::always_inline]] V::B word(int g, int i) const { return of[g][i]; }
 };
 
 // Sixteen weight rows along a slab of k, unpacked.
@@ -89,18 +95,6 @@ struct Panel {
     for (int g = 0; g < 4; ++g) V::store_b(to + 16 * g, of[g]);
   }
 
-  // Words 4 g + i of sixteen rows: bytes of row r -> lane r of word (g, i).
-  struct Words {
-    V::B of[4][4];  // [set][row], then [g][i]
-
-    [[gnu::always_inline]] void transpose() {
-      for (V::B(&set)[4] : of) V::transpose_words(set[0], set[1], set[2], set[3]);
-      for (int i = 0; i < 4; ++i) V::transpose_groups(of[0][i], of[1][i], of[2][i], of[3][i]);
-    }
-    [[gnu::always_inline]] V::B& row(int r) { return of[r / 4][r % 4]; }
-    [[gnu::always_inline]] V::B word(int g, int i) const { return of[g][i]; }
-  };
-
   template <class Format, int quad>
   [[gnu::always_inline]] void unpack_quad(const Rows (&sets)[4], int group) {
     if constexpr (Format::kNibbleWords != 0) {
@@ -153,7 +147,7 @@ struct Panel {
   }
 };
 
-// A tile of activation rows along a slab, as multiply_panels reads them: records by partial sum, of
+// A tile of activation rows along a slab: records by partial sum, of
 //   q[rows][kGroup] | f32 d[rows] | what its sum(q) gives, 4 bytes [rows]:
 // d sum(q) as f32 where the type has a minimum, else -zero sum(q) as i32, where a dot starts.
 template <int kGroup, bool kMin>
@@ -266,14 +260,16 @@ template <int kTile, int kPanels, class P>
 using PanelSums = float[4][16];
 
 // All four of kTile activation rows and kPanels panels; `sums` are those of the activation rows and
-// the first panel, `stride` further those of the next.
+// the first panel, `stride` further those of the next; `first`: they begin at 0.
 template <int kTile, int kPanels, class P>
-[[gnu::noinline]] void multiply_panels(const P* w, const std::uint8_t* x, int groups,
+[[gnu::noinline]] void multiply_panels(const P* w, const std::uint8_t* x, int groups, bool first,
                                        PanelSums* sums, int stride) {
   for (int p = 0; p < 4; ++p) {
     V::F acc[kPanels][kTile];
     for (int i = 0; i < kPanels; ++i)
-      for (int t = 0; t < kTile; ++t) acc[i][t] = V::load(sums[i * stride + t][p]);
+      for (int t = 0; t < kTile; ++t) {
+        acc[i][t] = first ? V::zero() : V::load(sums[i * stride + t][p]);
+      }
     add_partial<kTile, kPanels>(w, x, p, groups, acc);
     for (int i = 0; i < kPanels; ++i)
       for (int t = 0; t < kTile; ++t) V::store(sums[i * stride + t][p], acc[i][t]);
@@ -367,125 +363,6 @@ class PackedPanels {
  private:
   PanelType panel_;
 };
-
-// Activation rows [first, first + count) times all weight rows.
-template <class Panels>
-class PanelProduct {
- public:
-  PanelProduct(const MatmulRows& a, int first, int count) : a_(a), first_(first), count_(count) {
-    const int slab_bytes = count * (kSlab / Format::kGroup) * Input::kRowBytes;
-    section_ = kInputBytes / slab_bytes * kSlab;
-    panels_at_once_ = kMaxSums / count / kAtOnce * kAtOnce;
-  }
-
-  void run() {
-    const int rows = 16 * panels_at_once_;
-    for (int begin = 0; begin < a_.n; begin += rows) {
-      const int end = a_.n - begin < rows ? a_.n : begin + rows;
-      for (int k = 0; k < a_.k; k += section_) {
-        const int k_end = a_.k - k < section_ ? a_.k : k + section_;
-        if (begin == 0 || section_ < a_.k) load(k, k_end);
-        multiply(begin, end, k, k_end);
-      }
-    }
-  }
-
- private:
-  using Format = typename Panels::Format;
-  using Panel = typename Panels::PanelType;
-  using Input = TileInput<Format::kGroup, Format::kMin>;
-  using Multiply = void (*)(const Panel*, const std::uint8_t*, int groups, PanelSums* sums,
-                            int stride);
-  static constexpr int kAtOnce = Panels::kAtOnce, kTile = Panels::kTile;
-  static constexpr int tile(int rows) { return rows < kTile ? rows : kTile; }
-  template <int rows>
-  static constexpr Multiply kFor = multiply_panels<tile(rows), kAtOnce, Panel>;
-  static constexpr Multiply kMultiply[8] = {kFor<1>, kFor<2>, kFor<3>, kFor<4>,
-                                            kFor<5>, kFor<6>, kFor<7>, kFor<8>};
-  static_assert(kTile <= 8);
-  static constexpr int kZero = Format::kZero + (Format::kSigned ? V::kSignedBias : 0);
-  static_assert(kMaxActivations * (kSlab / Format::kGroup) * Input::kRowBytes <= kInputBytes);
-
-  int tiles() const { return (count_ + kTile - 1) / kTile; }
-  // f(tile, its first row, its rows): tiles of nearly the same size.
-  template <class F>
-  [[gnu::always_inline]] void each_tile(F f) const {
-    for (int tile = 0, done = 0; tile < tiles(); ++tile) {
-      const int rows = (count_ - done + tiles() - tile - 1) / (tiles() - tile);
-      f(tile, done, rows);
-      done += rows;
-    }
-  }
-  // f(first weight of a slab, its groups)
-  template <class F>
-  [[gnu::always_inline]] void each_slab(int k, int k_end, F f) const {
-    for (; k < k_end; k += kSlab) {
-      f(k, (k_end - k < kSlab ? k_end - k : kSlab) / Format::kGroup);
-    }
-  }
-
-  // The activations of a section: slabs of tiles.
-  void load(int section, int k_end) {
-    std::uint8_t* to = input_;
-    each_slab(section, k_end, [&](int k, int groups) {
-      each_tile([&](int, int done, int rows) {
-        Input::load(a_, first_ + done, rows, k, groups, kZero, to);
-        to += rows * groups * Input::kRowBytes;
-      });
-    });
-  }
-
-  // Weight rows [begin, end) along a section.
-  void multiply(int begin, int end, int section, int k_end) {
-    PanelSums* sums = sums_;
-    for (int row = begin; row < end; row += 16 * kAtOnce, sums += kAtOnce * count_) {
-      if (section == 0) clear(sums);
-      const std::uint8_t* x = input_;
-      each_slab(section, k_end, [&](int k, int groups) {
-        const Panel* w = panels_.at(a_, row, k, groups * Format::kGroup);
-        each_tile([&](int tile, int done, int rows) {
-          panels_.fetch_with_tile(tile, tiles(), groups);
-          kMultiply[rows - 1](w, x, groups, sums + done, count_);
-          x += rows * groups * Input::kRowBytes;
-        });
-      });
-      if (k_end < a_.k) continue;
-      for (int i = 0; i < kAtOnce && row + 16 * i < end; ++i) {
-        store(row + 16 * i, sums + i * count_);
-      }
-    }
-  }
-
-  void clear(PanelSums* sums) const {
-    for (int i = 0; i < kAtOnce * count_; ++i)
-      for (float(&sum)[16] : sums[i]) V::store(sum, V::zero());
-  }
-  void store(int row, const PanelSums* sums) const {
-    const int rows = a_.n - row < 16 ? a_.n - row : 16;
-    for (int t = 0; t < count_; ++t) {
-      const V::F even = V::add(V::load(sums[t][0]), V::load(sums[t][2]));
-      const V::F odd = V::add(V::load(sums[t][1]), V::load(sums[t][3]));
-      V::store_partial(a_.y + static_cast<std::size_t>(first_ + t) * a_.y_stride + row,
-                       V::add(even, odd), rows);
-    }
-  }
-
-  const MatmulRows& a_;
-  int first_, count_;
-  int section_;         // weights along k whose activations are prepared at once
-  int panels_at_once_;  // whose sums are kept from section to section
-  Panels panels_;
-  alignas(64) std::uint8_t input_[kInputBytes];
-  alignas(64) PanelSums sums_[kMaxSums];
-};
-
-template <class Panels>
-void matmul_panels(const MatmulRows& a) {
-  for (int first = 0; first < a.m; first += kMaxActivations) {
-    const int count = a.m - first < kMaxActivations ? a.m - first : kMaxActivations;
-    PanelProduct<Panels>(a, first, count).run();
-  }
-}
 
 }  // namespace
 }  // namespace orrery::kernels

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/isa/tile_config_amx.hpp"
+
 namespace orrery::kernels {
 namespace {
 
@@ -40,18 +42,9 @@ struct Tile {
 
   // All eight tiles are 16 rows of 64 bytes.
   static void begin() {
-    struct Config {
-      std::uint8_t palette, start_row, reserved[14];
-      std::uint16_t row_bytes[16];
-      std::uint8_t rows[16];
-    } config = {};
-    static_assert(sizeof(Config) == 64);
-    config.palette = 1;
-    for (int i = 0; i < 8; ++i) {
-      config.row_bytes[i] = 64;
-      config.rows[i] = 16;
-    }
-    asm volatile("ldtilecfg %0" ::"m"(config));
+    TileConfig config;
+    for (int i = 0; i < 8; ++i) config.set(i, 16, 64);
+    config.load();
   }
   static void end() { asm volatile("tilerelease"); }
 
