@@ -456,8 +456,9 @@ Result<std::uint32_t> Model::load_adapter(const std::string& path, storage::Io& 
 std::vector<std::span<const std::byte>> Model::weight_spans() const {
   std::vector<std::span<const std::byte>> spans;
   for (const storage::TensorInfo& tensor : checkpoint_->tensors()) {
+    if (tensor.n_dims < 2 || tensor.data == nullptr) continue;
     const std::span<const std::byte> bytes(tensor.data, tensor.bytes);
-    if (tensor.data != nullptr && !packed_.holds(bytes)) spans.push_back(bytes);
+    if (!packed_.holds(bytes)) spans.push_back(bytes);
   }
   if (!packed_.bytes().empty()) spans.push_back(packed_.bytes());
   return spans;

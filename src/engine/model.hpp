@@ -105,7 +105,8 @@ class Model : public std::enable_shared_from_this<Model> {
   bool has_chat_template() const { return !template_source_.empty() || template_error_; }
   // The model's own sampling defaults.
   const SamplerParams& sampling() const { return sampling_; }
-  // Bytes of every tensor, mapped or packed.
+  // Bytes of every matrix, mapped or packed. Vectors are none of them: compiling has copied them,
+  // and to read one in the file again may map the huge page around it.
   std::vector<std::span<const std::byte>> weight_spans() const;
   // One sentence each: oddities of the files that do not stop the loading.
   std::span<const std::string> warnings() const { return warnings_; }

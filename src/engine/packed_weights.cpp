@@ -20,7 +20,7 @@ constexpr std::uint64_t kLine = 64;  // alignment of a packed weight
 constexpr std::uint64_t kHugePage = 2U << 20;
 constexpr std::uint64_t kPieceBytes = kHugePage;  // that a thread copies and lets go of at once
 // Of the packed layout and of the order of weights in memory: another one shares nothing.
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersion = 2;
 // Of a file, the places that its name is made of.
 constexpr std::uint64_t kSamples = 32, kSampleBytes = 4096;
 
@@ -73,7 +73,7 @@ bool add_identity(const std::string& path, std::span<const std::byte> bytes,
 struct PackedWeights::Copying {
   struct Piece {
     const Item* item;
-    std::uint64_t first, panels;
+    std::uint64_t begin, end;  // bytes
   };
   const storage::Checkpoint& files;
   std::byte* target;
@@ -82,16 +82,22 @@ struct PackedWeights::Copying {
 
   void run() {
     for (std::size_t i = next++; i < pieces.size(); i = next++) {
-      const auto& [item, first, panels] = pieces[i];
-      const std::uint64_t bytes = item->panel_bytes();
-      for (std::uint64_t at = first * bytes; at < (first + panels) * bytes; at += bytes) {
-        pack_panel(item->weight.dtype, item->weight.cols, item->source + at,
-                   target + item->offset + at);
+      const auto& [item, begin, end] = pieces[i];
+      for (std::uint64_t at = begin; at < end; at += item->unit_bytes()) {
+        item->copy_unit(at, target + item->offset + at);
       }
-      release_part(files, {item->source + first * bytes, panels * bytes});
+      release_part(files, {item->source + begin, end - begin});
     }
   }
 };
+
+void PackedWeights::Item::copy_unit(std::uint64_t at, std::byte* to) const {
+  if (packed) {
+    pack_panel(weight.dtype, weight.cols, source + at, to);
+  } else {
+    std::memcpy(to, source + at, unit_bytes());
+  }
+}
 
 bool PackedWeights::holds(std::span<const std::byte> part) const {
   const auto item = items_.upper_bound({part.data(), UINT32_MAX});
@@ -101,6 +107,7 @@ bool PackedWeights::holds(std::span<const std::byte> part) const {
 }
 
 void PackedWeights::choose(const BoundPlan& bound) {
+  bool any_packed = false;
   for (const plan::Step& step : bound.plan.steps) {
     if (!is_product(step.op)) continue;
     for (const plan::WeightId id : step.w) {
@@ -108,10 +115,13 @@ void PackedWeights::choose(const BoundPlan& bound) {
       const plan::Weight& weight = bound.plan.weights[static_cast<std::size_t>(id)];
       const std::byte* source = bound.weights[static_cast<std::size_t>(id)];
       if (weight.layout == Layout::packed) continue;  // an image's
-      if (!is_packable(weight.dtype, weight.rows, weight.cols)) continue;
-      items_.try_emplace({source, weight.rows}, Item{weight, source});
+      const bool packed = is_packable(weight.dtype, weight.rows, weight.cols);
+      any_packed = any_packed || packed;
+      items_.try_emplace({source, weight.rows},
+                         Item{.weight = weight, .source = source, .packed = packed});
     }
   }
+  if (!any_packed) items_.clear();  // to copy alone gains nothing
 }
 
 // Gives every item its place, and the whole a name that says what is in it: which files, which of
@@ -158,16 +168,16 @@ Status PackedWeights::fill(const storage::Checkpoint& files, int threads, bool m
   return ready;
 }
 
-// Whether what somebody else has packed is what this model would: a panel of each of a few weights.
+// Whether what somebody else has packed is what this model would: the beginnings of a few weights.
 bool PackedWeights::is_right() const {
-  std::vector<std::byte> panel;
+  std::vector<std::byte> unit;
   const std::size_t stride = std::max<std::size_t>(1, items_.size() / 4);
   std::size_t number = 0;
   for (const auto& [key, item] : items_) {
     if (number++ % stride != 0) continue;
-    panel.resize(item.panel_bytes());
-    pack_panel(item.weight.dtype, item.weight.cols, item.source, panel.data());
-    if (std::memcmp(panel.data(), target(item), panel.size()) != 0) return false;
+    unit.resize(item.unit_bytes());
+    item.copy_unit(0, unit.data());
+    if (std::memcmp(unit.data(), target(item), unit.size()) != 0) return false;
   }
   return true;
 }
@@ -175,10 +185,10 @@ bool PackedWeights::is_right() const {
 void PackedWeights::copy(const storage::Checkpoint& files, int threads) {
   Copying copying{.files = files, .target = memory_->data()};
   for (const auto& [key, item] : items_) {
-    const std::uint64_t at_once = std::max<std::uint64_t>(1, kPieceBytes / item.panel_bytes());
-    const std::uint64_t panels = item.weight.rows / kPackedRows;
-    for (std::uint64_t first = 0; first < panels; first += at_once) {
-      copying.pieces.push_back({&item, first, std::min(at_once, panels - first)});
+    const std::uint64_t unit = item.unit_bytes();
+    const std::uint64_t at_once = std::max<std::uint64_t>(1, kPieceBytes / unit) * unit;
+    for (std::uint64_t begin = 0; begin < item.bytes(); begin += at_once) {
+      copying.pieces.push_back({&item, begin, std::min(begin + at_once, item.bytes())});
     }
   }
   ThreadTeam team(threads);
@@ -190,7 +200,7 @@ void PackedWeights::release(const storage::Checkpoint& files) const {
 }
 
 Result<BoundPlan> PackedWeights::bind(BoundPlan bound, const storage::Checkpoint& files) {
-  if (items_.empty()) {
+  if (items_.empty() && memory_ == nullptr) {
     choose(bound);
     ORRERY_TRY_VOID(map(files));
   }
@@ -199,7 +209,7 @@ Result<BoundPlan> PackedWeights::bind(BoundPlan bound, const storage::Checkpoint
     const auto item = items_.find({bound.weights[i], weight.rows});
     if (item == items_.end()) continue;
     bound.weights[i] = target(item->second);
-    weight.layout = Layout::packed;
+    if (item->second.packed) weight.layout = Layout::packed;
   }
   return bound;
 }

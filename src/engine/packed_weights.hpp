@@ -1,5 +1,7 @@
 // Weights laid out anew in memory (tensor/packed.hpp), for models that are read from a cache: there
-// unpacking, not reading, is what a product of few rows waits for.
+// unpacking, not reading, is what a product of few rows waits for. Matrices of types without that
+// layout are copied as they are, so that no token reads the file, which would map again the huge
+// pages around them.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +21,7 @@ namespace orrery::engine {
 
 class PackedWeights {
  public:
-  // The plan over packed copies of what it multiplies, where a type and shape have that layout;
+  // The plan over copies of what it multiplies, packed where a type and shape have that layout;
   // fill() makes them. The first plan decides what is packed; others that name the same rows share
   // it. All models of the same files share one memory: of the process, and where it can be sealed
   // of all processes of the user. E_MEMORY.
@@ -38,16 +40,21 @@ class PackedWeights {
   std::string how() const { return memory_ == nullptr ? "" : memory_->how(); }
   // Before fill(): somebody else has made them, or is about to.
   bool is_made() const { return memory_ != nullptr && memory_->is_made(); }
-  // Whether this part of a file is packed.
+  // Whether this part of a file has a copy.
   bool holds(std::span<const std::byte> part) const;
 
  private:
   struct Item {
     plan::Weight weight;
     const std::byte* source = nullptr;
-    std::uint64_t offset = 0;  // of its packed bytes
-    std::uint64_t panel_bytes() const { return kPackedRows * row_bytes(weight.dtype, weight.cols); }
-    std::uint64_t bytes() const { return weight.rows / kPackedRows * panel_bytes(); }
+    std::uint64_t offset = 0;  // of its copy
+    bool packed = false;
+    // What is copied as a whole: a panel, or a row of what is not packed.
+    std::uint64_t unit_bytes() const {
+      return (packed ? kPackedRows : 1) * row_bytes(weight.dtype, weight.cols);
+    }
+    std::uint64_t bytes() const { return weight.rows * row_bytes(weight.dtype, weight.cols); }
+    void copy_unit(std::uint64_t at, std::byte* to) const;  // the one that begins `at` bytes on
   };
   struct Copying;
   using Key = std::pair<const std::byte*, std::uint32_t>;  // first byte in the file, rows
