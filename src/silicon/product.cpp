@@ -16,7 +16,7 @@ constexpr int kShareBlocks = 8;
 constexpr int kPackedTask = 256;
 // The same where a kernel multiplies a task over all of k and fetches parts of k meanwhile: sums of
 // 512 KiB, two parts of the columns and two panels. From this many rows and columns on.
-constexpr int kTaskRows = 512, kTaskColumns = 256, kTasksFrom = 512;
+constexpr int kTaskRows = 512, kTaskColumns = 256, kTasksFrom = 768;
 // From this many columns on, rows of the result are an odd number of cache lines apart, or those of
 // a task would fall into few sets of the caches.
 constexpr int kPaddedColumns = 256;
@@ -112,17 +112,19 @@ class PackedProduct : public Product {
       : problem_(problem),
         kernels_(kernels),
         spread_(team),
-        in_tasks_(kernels.matmul_task != nullptr && problem.m >= kTasksFrom &&
-                  problem.n >= kTasksFrom),
-        packed_k_(in_tasks_ ? apart(problem.k) : problem.k),
+        whole_k_(kernels.matmul_task != nullptr && problem.m >= kTasksFrom &&
+                 problem.n >= kTasksFrom),
+        packed_k_(whole_k_ ? apart(problem.k) : problem.k),
         panel_bytes_(kernels.operand_bytes(32, packed_k_)),
         block_bytes_(size(blocks_of(packed_k_)) * 2048),
         c_stride_(align_up(size(problem.n), 16) + (problem.n >= kPaddedColumns ? 16 : 0)) {
-    if (in_tasks_) rows_ = kTaskRows, columns_ = kTaskColumns;
+    if (whole_k_) rows_ = kTaskRows, columns_ = kTaskColumns;
     const int fair = spread_.threads() == 1 ? 1 : 2 * spread_.threads();
-    while (rows_ > 32 && down() * across() < fair) {
-      rows_ > columns_ ? rows_ /= 2 : (rows_ /= 2, columns_ /= 2);
+    while (rows_ > 32 && count_tasks() < fair) {
+      if (rows_ == columns_) columns_ /= 2;
+      rows_ /= 2;
     }
+    tasks_ = count_tasks();
   }
 
   // All in one region, so that a small product's operands do not meet in the same sets of L1.
@@ -130,7 +132,7 @@ class PackedProduct : public Product {
     const std::size_t a = size(blocks_of(problem_.m)) * panel_bytes_;
     const std::size_t b = size(blocks_of(problem_.n)) * block_bytes_;
     const std::size_t c = align_up(size(problem_.m), 16) * c_stride_ * sizeof(float);
-    const std::size_t sums = in_tasks_ ? size(spread_.threads()) * sums_floats() : 0;
+    const std::size_t sums = whole_k_ ? size(spread_.threads()) * sums_floats() : 0;
     ORRERY_TRY(memory_, memory::Region::map(a + b + c + sums * sizeof(float)));
     a_ = memory_.data();
     b_ = a_ + a;
@@ -155,15 +157,8 @@ class PackedProduct : public Product {
   }
 
   void run() override {
-    const int tasks = down() * across();
-    if (in_tasks_) {
-      spread_.run(tasks,
-                  [&](int i, int thread) { run_whole(i, std::min(i + 1, tasks - 1), thread); });
-    } else if (tasks == 1) {
-      run_parts(0);  // of some sizes that is all, and nothing may cost more
-    } else {
-      spread_.run(tasks, [&](int i, int) { run_parts(i); });
-    }
+    if (tasks_ == 1) return run_parts(0, 0);  // of small sizes that is all: nothing may cost more
+    spread_.run(tasks_, [&](int i, int thread) { run_task(i, thread); });
   }
 
   float output(int x_row, int w_row) const override {
@@ -171,12 +166,14 @@ class PackedProduct : public Product {
   }
 
  private:
-  int down() const { return (problem_.m + rows_ - 1) / rows_; }
-  int across() const { return (problem_.n + columns_ - 1) / columns_; }
-  int row_of(int task) const { return task / across() * rows_; }
-  int column_of(int task) const { return task % across() * columns_; }
-  const std::byte* panel(int task) const { return a_ + size(row_of(task) / 32) * panel_bytes_; }
-  const std::byte* block(int task) const { return b_ + size(column_of(task) / 32) * block_bytes_; }
+  int count_tasks() {
+    across_ = (problem_.n + columns_ - 1) / columns_;
+    return (problem_.m + rows_ - 1) / rows_ * across_;
+  }
+  int row_of(int task) const { return task / across_ * rows_; }
+  int column_of(int task) const { return task % across_ * columns_; }
+  const std::byte* panel(int row) const { return a_ + size(row / 32) * panel_bytes_; }
+  const std::byte* block(int column) const { return b_ + size(column / 32) * block_bytes_; }
   std::size_t sums_floats() const { return size(rows_) * size(columns_); }
 
   // An odd number of parts of k, so that those of neighbours are in different sets of L2.
@@ -185,15 +182,19 @@ class PackedProduct : public Product {
     return parts == 1 ? k : (parts + (parts % 2 == 0 ? 1 : 0)) * part;
   }
 
-  void run_parts(int task) {
-    const int row = row_of(task), column = column_of(task);
+  void run_task(int task, int thread) {
+    if (!whole_k_) return run_parts(row_of(task), column_of(task));
+    run_whole(task, std::min(task + 1, tasks_ - 1), thread);
+  }
+
+  void run_parts(int row, int column) {
     kernels::MatmulOperands call{};
     call.m = std::min(rows_, problem_.m - row);
     call.n = std::min(columns_, problem_.n - column);
     call.of_k = packed_k_;
     call.c = c_ + size(row) * c_stride_ + size(column);
     call.c_stride = c_stride_;
-    const std::byte *a = panel(task), *b = block(task);
+    const std::byte *a = panel(row), *b = block(column);
     for (int k = 0; k < problem_.k; k += kernels_.operand_part_k) {
       call.k = std::min(kernels_.operand_part_k, problem_.k - k);
       call.a = a + size(k / 32) * size(kernels_.operand_step_bytes);
@@ -205,8 +206,8 @@ class PackedProduct : public Product {
 
   void run_whole(int task, int next, int thread) {
     const int row = row_of(task), column = column_of(task);
-    kernels_.matmul_task({.a = panel(task),
-                          .b = block(task),
+    kernels_.matmul_task({.a = panel(row),
+                          .b = block(column),
                           .a_stride = panel_bytes_,
                           .b_stride = block_bytes_,
                           .m = std::min(rows_, problem_.m - row),
@@ -215,18 +216,19 @@ class PackedProduct : public Product {
                           .c = c_ + size(row) * c_stride_ + size(column),
                           .c_stride = c_stride_,
                           .sums = sums_ + size(thread) * sums_floats(),
-                          .next_a = panel(next),
-                          .next_b = block(next)});
+                          .next_a = panel(row_of(next)),
+                          .next_b = block(column_of(next))});
   }
 
   const Problem& problem_;
   const kernels::BlockKernels& kernels_;
   Spread spread_;
-  bool in_tasks_;
+  bool whole_k_;  // of a task by one call
   int packed_k_;
   std::size_t panel_bytes_, block_bytes_;           // of 32 rows of A, of 32 columns of B
   std::size_t c_stride_;                            // floats
   int rows_ = kPackedTask, columns_ = kPackedTask;  // of a task
+  int across_ = 1, tasks_ = 1;
   memory::Region memory_;
   std::byte* a_ = nullptr;
   std::byte* b_ = nullptr;
