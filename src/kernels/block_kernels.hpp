@@ -50,6 +50,22 @@ struct MatmulOperands {
   bool add = false;      // to what C holds
 };
 
+// C = A B of operands as above, whose panels of 32 rows and blocks of 32 columns lie apart so that
+// parts of k of neighbours fall into different sets of L2: one of the tasks that a large product is
+// split into. Tasks write C around the caches.
+struct MatmulTask {
+  const void* a;         // panels of m rows
+  const void* b;         // blocks of n columns
+  std::size_t a_stride;  // bytes between panels
+  std::size_t b_stride;  // bytes between blocks
+  int m, n, k;
+  float* c;              // as in MatmulOperands, 64-byte aligned
+  std::size_t c_stride;  // a multiple of 16
+  float* sums;           // m x n, both rounded up to 32: 64-byte aligned, private to the thread
+  const void* next_a;    // operands of the task that follows, which are fetched; or those of this
+  const void* next_b;
+};
+
 struct NormBlock {
   const float* x;         // F block of n features
   const float* weight;    // (n) or null
@@ -154,6 +170,7 @@ struct BlockKernels {
   int operand_step_bytes;  // of 32 k of 32 rows of A; of 32 columns of B they are 2 KiB
   int operand_part_k;      // a part of k that keeps 32 rows of A in L1
   void (*matmul_operands)(const MatmulOperands&);
+  void (*matmul_task)(const MatmulTask&);  // null where a matmul of parts of k is as fast
   // Called once by each thread before its first kernel and after its last (tile configuration).
   void (*thread_begin)();
   void (*thread_end)();

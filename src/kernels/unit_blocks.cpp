@@ -5,6 +5,7 @@
 #include "kernels/body/block_norm.hpp"
 #include "kernels/body/block_operands.hpp"
 #include "kernels/body/block_tables.hpp"
+#include "kernels/body/block_task.hpp"
 
 #if defined(ORRERY_KERNEL_amx)
 #include "kernels/isa/tile_amx.hpp"
@@ -82,6 +83,7 @@ constexpr BlockKernels make_table() {
   table.operand_step_bytes = Product::kStepBytes;
   table.operand_part_k = 32 * Product::kPartSteps;
   table.matmul_operands = Operands::multiply;
+  if constexpr (kHasTiles) table.matmul_task = BlockTask<Product>::run;
   table.thread_begin = begin;
   table.thread_end = end;
   return table;

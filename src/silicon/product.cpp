@@ -14,6 +14,9 @@ constexpr int kSliceBlocks = 16;
 constexpr int kShareBlocks = 8;
 // Rows and columns of a task of a packed product: with a part of k of both operands it stays in L2.
 constexpr int kPackedTask = 256;
+// The same where a kernel multiplies a task over all of k and fetches parts of k meanwhile: sums of
+// 512 KiB, two parts of the columns and two panels. From this many rows and columns on.
+constexpr int kTaskRows = 512, kTaskColumns = 256, kTasksFrom = 768;
 // From this many columns on, rows of the result are an odd number of cache lines apart, or those of
 // a task would fall into few sets of the caches.
 constexpr int kPaddedColumns = 256;
@@ -109,15 +112,19 @@ class PackedProduct : public Product {
       : problem_(problem),
         kernels_(kernels),
         spread_(team),
-        panel_bytes_(kernels.operand_bytes(32, problem.k)),
-        block_bytes_(size(blocks_of(problem.k)) * 2048),
+        whole_k_(kernels.matmul_task != nullptr && problem.m >= kTasksFrom &&
+                 problem.n >= kTasksFrom),
+        packed_k_(whole_k_ ? apart(problem.k) : problem.k),
+        panel_bytes_(kernels.operand_bytes(32, packed_k_)),
+        block_bytes_(size(blocks_of(packed_k_)) * 2048),
         c_stride_(align_up(size(problem.n), 16) + (problem.n >= kPaddedColumns ? 16 : 0)) {
+    if (whole_k_) rows_ = kTaskRows, columns_ = kTaskColumns;
     const int fair = spread_.threads() == 1 ? 1 : 2 * spread_.threads();
-    while (task_ > 32 && tasks_along(problem.m) * tasks_along(problem.n) < fair) {
-      task_ /= 2;
+    while (rows_ > 32 && count_tasks() < fair) {
+      if (rows_ == columns_) columns_ /= 2;
+      rows_ /= 2;
     }
-    across_ = tasks_along(problem.n);
-    tasks_ = tasks_along(problem.m) * across_;
+    tasks_ = count_tasks();
   }
 
   // All in one region, so that a small product's operands do not meet in the same sets of L1.
@@ -125,10 +132,12 @@ class PackedProduct : public Product {
     const std::size_t a = size(blocks_of(problem_.m)) * panel_bytes_;
     const std::size_t b = size(blocks_of(problem_.n)) * block_bytes_;
     const std::size_t c = align_up(size(problem_.m), 16) * c_stride_ * sizeof(float);
-    ORRERY_TRY(memory_, memory::Region::map(a + b + c));
+    const std::size_t sums = whole_k_ ? size(spread_.threads()) * sums_floats() : 0;
+    ORRERY_TRY(memory_, memory::Region::map(a + b + c + sums * sizeof(float)));
     a_ = memory_.data();
     b_ = a_ + a;
     c_ = reinterpret_cast<float*>(b_ + b);
+    sums_ = c_ + c / sizeof(float);
     return {};
   }
 
@@ -148,8 +157,8 @@ class PackedProduct : public Product {
   }
 
   void run() override {
-    if (tasks_ == 1) return run_task(0, 0);  // of some sizes that is all, and nothing may cost more
-    spread_.run(tasks_, [&](int i, int) { run_task(i / across_ * task_, i % across_ * task_); });
+    if (tasks_ == 1) return run_parts(0, 0);  // of small sizes that is all: nothing may cost more
+    spread_.run(tasks_, [&](int i, int thread) { run_task(i, thread); });
   }
 
   float output(int x_row, int w_row) const override {
@@ -157,17 +166,35 @@ class PackedProduct : public Product {
   }
 
  private:
-  int tasks_along(int n) const { return (n + task_ - 1) / task_; }
+  int count_tasks() {
+    across_ = (problem_.n + columns_ - 1) / columns_;
+    return (problem_.m + rows_ - 1) / rows_ * across_;
+  }
+  int row_of(int task) const { return task / across_ * rows_; }
+  int column_of(int task) const { return task % across_ * columns_; }
+  const std::byte* panel(int row) const { return a_ + size(row / 32) * panel_bytes_; }
+  const std::byte* block(int column) const { return b_ + size(column / 32) * block_bytes_; }
+  std::size_t sums_floats() const { return size(rows_) * size(columns_); }
 
-  void run_task(int row, int column) {
+  // An odd number of parts of k, so that those of neighbours are in different sets of L2.
+  int apart(int k) const {
+    const int part = kernels_.operand_part_k, parts = (k + part - 1) / part;
+    return parts == 1 ? k : (parts + (parts % 2 == 0 ? 1 : 0)) * part;
+  }
+
+  void run_task(int task, int thread) {
+    if (!whole_k_) return run_parts(row_of(task), column_of(task));
+    run_whole(task, std::min(task + 1, tasks_ - 1), thread);
+  }
+
+  void run_parts(int row, int column) {
     kernels::MatmulOperands call{};
-    call.m = std::min(task_, problem_.m - row);
-    call.n = std::min(task_, problem_.n - column);
-    call.of_k = problem_.k;
+    call.m = std::min(rows_, problem_.m - row);
+    call.n = std::min(columns_, problem_.n - column);
+    call.of_k = packed_k_;
     call.c = c_ + size(row) * c_stride_ + size(column);
     call.c_stride = c_stride_;
-    const std::byte* a = a_ + size(row / 32) * panel_bytes_;
-    const std::byte* b = b_ + size(column / 32) * block_bytes_;
+    const std::byte *a = panel(row), *b = block(column);
     for (int k = 0; k < problem_.k; k += kernels_.operand_part_k) {
       call.k = std::min(kernels_.operand_part_k, problem_.k - k);
       call.a = a + size(k / 32) * size(kernels_.operand_step_bytes);
@@ -177,16 +204,36 @@ class PackedProduct : public Product {
     }
   }
 
+  void run_whole(int task, int next, int thread) {
+    const int row = row_of(task), column = column_of(task);
+    kernels_.matmul_task({.a = panel(row),
+                          .b = block(column),
+                          .a_stride = panel_bytes_,
+                          .b_stride = block_bytes_,
+                          .m = std::min(rows_, problem_.m - row),
+                          .n = std::min(columns_, problem_.n - column),
+                          .k = problem_.k,
+                          .c = c_ + size(row) * c_stride_ + size(column),
+                          .c_stride = c_stride_,
+                          .sums = sums_ + size(thread) * sums_floats(),
+                          .next_a = panel(row_of(next)),
+                          .next_b = block(column_of(next))});
+  }
+
   const Problem& problem_;
   const kernels::BlockKernels& kernels_;
   Spread spread_;
-  std::size_t panel_bytes_, block_bytes_;  // of 32 rows of A, of 32 columns of B
-  std::size_t c_stride_;                   // floats
-  int task_ = kPackedTask, across_ = 1, tasks_ = 1;
+  bool whole_k_;  // of a task by one call
+  int packed_k_;
+  std::size_t panel_bytes_, block_bytes_;           // of 32 rows of A, of 32 columns of B
+  std::size_t c_stride_;                            // floats
+  int rows_ = kPackedTask, columns_ = kPackedTask;  // of a task
+  int across_ = 1, tasks_ = 1;
   memory::Region memory_;
   std::byte* a_ = nullptr;
   std::byte* b_ = nullptr;
   float* c_ = nullptr;
+  float* sums_ = nullptr;
 };
 
 }  // namespace

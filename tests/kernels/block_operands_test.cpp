@@ -1,5 +1,8 @@
 // Products of two packed operands, of every shape and instruction set, against sums in double
 // precision.
+#include <algorithm>
+#include <array>
+
 #include "kernels/block_support.hpp"
 
 namespace orrery::kernels {
@@ -88,6 +91,42 @@ TEST_P(BlockPackedTest, PartsOfKAddUp) {
     };
     part(0, 64), part(64, 96);
     expect_close(o, c);
+  }
+}
+
+// A task writes its rows and columns, in groups of 16 columns, from parts of k and edges of all
+// kinds.
+TEST_P(BlockPackedTest, TasksMatchTheReference) {
+  if (blocks->matmul_task == nullptr) GTEST_SKIP() << "no tasks over the whole of k";
+  const int part = blocks->operand_part_k;
+  for (const auto& [m, n, k] : {std::array{64, 96, 2 * part},
+                                {33, 16, 45},
+                                {48, 70, part},
+                                {1, 97, part + 33},
+                                {97, 33, 2 * part + 490},
+                                {150, 40, 3}}) {
+    const Operands o(m, n, k);
+    const int packed = static_cast<int>(round_up(k, 32)) + 64;  // panels lie apart
+    const std::size_t a_stride = blocks->operand_bytes(32, packed);
+    const std::size_t b_stride = round_up(packed, 32) * 64;
+    Aligned<std::byte> a(round_up(m, 32) / 32 * a_stride), b(round_up(n, 32) / 32 * b_stride);
+    for (int row = 0; row < m; row += 32) {
+      blocks->pack_rows(o.a.data() + row * o.stride, o.stride, std::min(32, m - row), k,
+                        a.data() + row / 32 * a_stride);
+    }
+    for (int row = 0; row < n; row += 32) {
+      blocks->pack_columns(o.b.data() + row * o.stride, o.stride, std::min(32, n - row), k,
+                           b.data() + row / 32 * b_stride);
+    }
+    const std::size_t c_stride = round_up(n, 16);
+    Aligned<float> c((m + 1) * c_stride, NAN), sums(round_up(m, 32) * round_up(n, 32), NAN);
+    blocks->matmul_task({a.data(), b.data(), a_stride, b_stride, m, n, k, c.data(), c_stride,
+                         sums.data(), a.data(), b.data()});
+    expect_close(o, {c.data(), c.data() + m * c_stride});
+    for (std::size_t i = 0; i < c_stride; ++i) {
+      ASSERT_TRUE(std::isnan(c[m * c_stride + i])) << "written past the last row";
+    }
+    if (HasFatalFailure()) return;
   }
 }
 

@@ -62,6 +62,28 @@ TEST(SiliconProduct, EveryKernelSetTypeAndTeamMatchesTheReference) {
   }
 }
 
+// Those that are split into tasks over the whole of k, with edges; outputs are drawn from all over.
+TEST(SiliconProduct, LargePackedProductsMatchTheReference) {
+  if (test::kSanitized) GTEST_SKIP() << "takes too long";
+  for (const kernels::KernelSet& set : kernels::available_kernels()) {
+    for (const Shape& shape : {Shape{769, 1030, 40}, {800, 770, 1070}}) {
+      ThreadTeam team(3);
+      const KernelThreads begun(team, *set.blocks);
+      const Problem problem = Problem::make(shape.m, shape.n, shape.k).value();
+      const auto packed = make_packed_product(problem, *set.blocks, team).value();
+      packed->pack();
+      for (int run = 0; run < 2; ++run) packed->run();
+      for (int i = 0; i < shape.m * shape.n; i += 97) {
+        const int row = i / shape.n, column = i % shape.n;
+        const auto expected = problem.expected(WeightType::bf16, Precision::b16, row, column);
+        ASSERT_NEAR(packed->output(row, column), expected.value, expected.bound)
+            << set.name << " " << shape.m << " x " << shape.n << " x " << shape.k << " at " << row
+            << ", " << column;
+      }
+    }
+  }
+}
+
 TEST(SiliconProduct, TheSystemBlasIsExactToItsPrecision) {
   const auto blas = Blas::open();
   if (blas == nullptr) GTEST_SKIP() << "OpenBLAS is not on this machine";
