@@ -68,46 +68,30 @@ struct MakerOf {
   static constexpr PanelMaker<P> maker = {{advance<1>, advance<2>, advance<4>}, finish};
 };
 
+constexpr int kMostBlocks = 16;  // of a pass
+
 template <class P>
 class BesidePass {
  public:
-  static constexpr int kGroup = 16;       // token blocks of one pass at most
   static constexpr int kWholeSteps = 20;  // up to this many k steps are one part
   static constexpr int kPartSteps = P::kPartSteps;
-  static constexpr int kFew = 2;                 // token blocks that leave time for ...
-  static constexpr int kFewSteps = 8;            // ... parts of which two stay in L1
-  static constexpr int kEndSteps = 8;            // k steps beside which a product ends, or half
-  static constexpr std::size_t kNear = 1 << 20;  // bytes of activations that stay in L2
+  static constexpr int kFew = 2;       // token blocks that leave time for ...
+  static constexpr int kFewSteps = 8;  // ... parts of which two stay in L1
+  static constexpr int kEndSteps = 8;  // k steps beside which a product ends, or half
 
   static std::size_t scratch_bytes(int k) {
     const int steps = ceil_div(k, 32);
     const int most = steps <= kWholeSteps ? steps : kPartSteps;
     return 2 * static_cast<std::size_t>(most) * P::kStepBytes +
-           kGroup * kBlockFloats * sizeof(float);
-  }
-
-  static void run(const MatmulBlocks& a, const PanelMaker<P>& maker) {
-    const int blocks = ceil_div(a.m, 32), most = group(ceil_div(a.k, 32));
-    const int groups = ceil_div(blocks, most);
-    for (int g = 0; g < groups; ++g) {
-      const int first = blocks * g / groups;
-      BesidePass(a, maker, first, blocks * (g + 1) / groups - first).all();
-    }
-  }
-
- private:
-  static int group(int steps) {
-    const auto near = static_cast<int>(kNear / (static_cast<std::size_t>(steps) * kXStep));
-    return near < 3 ? 3 : near < kGroup ? near : kGroup;
+           kMostBlocks * kBlockFloats * sizeof(float);
   }
 
   BesidePass(const MatmulBlocks& call, const PanelMaker<P>& maker, int first, int blocks)
       : a_(call), maker_(maker), first_(first), blocks_(blocks), epilogue_(call) {
-    most_ = steps_;
-    if (steps_ > kWholeSteps) {
-      const int part = blocks <= kFew ? kFewSteps : kPartSteps;
-      most_ = ceil_div(ceil_div(steps_, ceil_div(steps_, part)), 8) * 8;  // whole blocks
-    }
+    const int most = blocks <= kFew ? kFewSteps : steps_ <= kWholeSteps ? kWholeSteps : kPartSteps;
+    const int parts = ceil_div(steps_, most);
+    const int whole = steps_ % 8 == 0 ? 8 : 2;  // steps of whole blocks of every type
+    most_ = parts == 1 ? steps_ : ceil_div(ceil_div(steps_, parts), whole) * whole;
   }
 
   void all() {
@@ -129,6 +113,7 @@ class BesidePass {
     epilogue_.finish();
   }
 
+ private:
   PanelPart part(int row, int step) const {
     return {row, step, steps_ - step < most_ ? steps_ - step : most_};
   }

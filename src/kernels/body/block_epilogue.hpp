@@ -93,7 +93,8 @@ struct Units {
       if (next < end.units) Form::unit(end, next++);
     }
   }
-  void finish() {
+  // (Inlined, as a call would keep all of this in memory.)
+  [[gnu::always_inline]] inline void finish() {
     while (next < end.units) Form::unit(end, next++);
   }
 };

@@ -11,6 +11,7 @@
 #include "kernels/block_kernels.hpp"
 #include "kernels/body/block_beside.hpp"
 #include "kernels/body/block_epilogue.hpp"
+#include "kernels/body/block_far.hpp"
 #include "kernels/body/block_panels.hpp"
 #include "kernels/body/block_product.hpp"
 
@@ -94,18 +95,45 @@ class PlainPass {
   Epilogue epilogue_;
 };
 
+// The passes of a call where a matrix unit multiplies.
+template <class P>
+struct TilePasses {
+  static constexpr std::size_t kNear = 1 << 20;  // bytes of activations that stay in L2
+  static constexpr int kEnough = 8;              // token blocks that are worth a panel of their own
+
+  static std::size_t scratch_bytes(int k) {
+    const std::size_t beside = BesidePass<P>::scratch_bytes(k), far = FarPass<P>::scratch_bytes(k);
+    return ceil_div(k, 32) <= BesidePass<P>::kWholeSteps || beside > far ? beside : far;
+  }
+  static void run(const MatmulBlocks& a, const PanelMaker<P>& maker) {
+    const int blocks = ceil_div(a.m, 32), steps = ceil_div(a.k, 32);
+    const auto near = static_cast<int>(kNear / (static_cast<std::size_t>(steps) * kXStep));
+    const bool far = steps > BesidePass<P>::kWholeSteps && blocks > near && near < kEnough;
+    const int most = far || near > kMostBlocks || near == 0 ? kMostBlocks : near;
+    const int groups = ceil_div(blocks, most);
+    for (int g = 0; g < groups; ++g) {
+      const int first = blocks * g / groups, n = blocks * (g + 1) / groups - first;
+      if (far) {
+        FarPass<P>(a, maker, first, n).all();
+      } else {
+        BesidePass<P>(a, maker, first, n).all();
+      }
+    }
+  }
+};
+
 // P: TileProduct or VectorProduct.
 template <class P>
 struct BlockMatmul {
   static std::size_t scratch_bytes(int k) {
-    if constexpr (P::kBeside) return BesidePass<P>::scratch_bytes(k);
+    if constexpr (P::kBeside) return TilePasses<P>::scratch_bytes(k);
     return PlainPass<P>::scratch_bytes(k);
   }
 
   template <class W>
   static void run(const MatmulBlocks& a) {
     if constexpr (P::kBeside) {
-      BesidePass<P>::run(a, MakerOf<P, typename Pieces<P>::template FromFile<W>>::maker);
+      TilePasses<P>::run(a, MakerOf<P, typename Pieces<P>::template FromFile<W>>::maker);
     } else {
       PlainPass<P>::run(a, Panels<P>::template unpack<W>);
     }
@@ -113,7 +141,7 @@ struct BlockMatmul {
   template <class W>
   static void run_packed(const MatmulBlocks& a) {
     if constexpr (P::kBeside) {
-      BesidePass<P>::run(a, MakerOf<P, typename Pieces<P>::template FromPacked<W>>::maker);
+      TilePasses<P>::run(a, MakerOf<P, typename Pieces<P>::template FromPacked<W>>::maker);
     } else {
       PlainPass<P>::run(a, Panels<P>::template unpack_packed<W>);
     }
