@@ -52,11 +52,10 @@ constexpr int packed_partial(int n, int p) {
   return (n - p + 3) / 4;
 }
 // Where the record of group g stands among those of its panel of `groups`.
-constexpr int packed_position(int g, int groups) {
+[[gnu::always_inline]] constexpr int packed_position(int g, int groups) {
   const int slab = g / kPackedSlab * kPackedSlab, p = g % 4;
   const int n = groups - slab < kPackedSlab ? groups - slab : kPackedSlab;
-  int before = 0;
-  for (int q = 0; q < p; ++q) before += packed_partial(n, q);
+  const int before = n / 4 * p + (p < n % 4 ? p : n % 4);
   return slab + before + (g - slab) / 4;
 }
 

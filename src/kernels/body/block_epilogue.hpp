@@ -49,7 +49,7 @@ ORRERY_INLINE bool has(const void* p) {
 // What a product ends with. A form without a look has no scale and all of its rows.
 template <ActivationKind kActivation, Term kUp, Term kBias, Term kResidual, Term kF, Term kX>
 struct Form {
-  static constexpr bool kLook = kUp == Term::look;
+  static constexpr bool kLook = kUp == Term::look, kHalf = kUp == Term::yes;
 
   // Rows that do not exist are not stored; as the padding of X they are zero.
   ORRERY_INLINE void unit(const ProductEnd& p, unsigned unit) {
@@ -77,17 +77,24 @@ struct Form {
 template <ActivationKind kActivation>
 using AnyForm = Form<kActivation, Term::look, Term::look, Term::look, Term::look, Term::look>;
 
-// The units of a product, one at a call.
-template <class Form>
+// The units of a product, some at a call: kAtCall where there are 32, half as many where there are
+// 16 of them, which take longer.
+template <class Form, int kAtCall>
 struct Units {
   static constexpr bool kEarly = false;
   ProductEnd end;
   unsigned next = 0;
   template <class Tile>
   [[gnu::always_inline]] inline void operator()(Tile) {
-    if (next < end.units) Form::unit(end, next++);
+    if constexpr (Form::kHalf && kAtCall == 1 && Tile::value % 2 != 0) return;
+    constexpr int kCount = Form::kHalf ? (kAtCall + 1) / 2 : kAtCall;
+#pragma GCC unroll 2
+    for (int i = 0; i < kCount; ++i) {
+      if (next < end.units) Form::unit(end, next++);
+    }
   }
-  void finish() {
+  // (Inlined, as a call would keep all of this in memory.)
+  [[gnu::always_inline]] inline void finish() {
     while (next < end.units) Form::unit(end, next++);
   }
 };
@@ -124,23 +131,27 @@ class Epilogue {
     whole_ = end_.units == end_.rows;
   }
 
+  // Whether a product has not ended.
+  bool waits() const { return end_.units != 0; }
+
   // product(between) multiplies; the end of the product before runs beside it, in its calls of
   // between() or then.
-  template <class Product>
+  template <int kAtCall, class Product>
   void beside(Product product) {
     switch (end_.units == 0 || !whole_ ? Known::none : form_) {
       case Known::x:
-        return run_beside<Form<kNone, kNo, kNo, kNo, kNo, kYes>>(product);
+        return run_beside<Form<kNone, kNo, kNo, kNo, kNo, kYes>, kAtCall>(product);
       case Known::f:
-        return run_beside<Form<kNone, kNo, kNo, kNo, kYes, kNo>>(product);
+        return run_beside<Form<kNone, kNo, kNo, kNo, kYes, kNo>, kAtCall>(product);
       case Known::biased_f:
-        return run_beside<Form<kNone, kNo, kYes, kNo, kYes, kNo>>(product);
+        return run_beside<Form<kNone, kNo, kYes, kNo, kYes, kNo>, kAtCall>(product);
       case Known::added_f:
-        return run_beside<Form<kNone, kNo, kNo, kYes, kYes, kNo>>(product);
+        return run_beside<Form<kNone, kNo, kNo, kYes, kYes, kNo>, kAtCall>(product);
       case Known::silu_glu:
-        return run_beside<Form<ActivationKind::silu, kYes, kNo, kNo, kNo, kYes>>(product);
+        return run_beside<Form<ActivationKind::silu, kYes, kNo, kNo, kNo, kYes>, kAtCall>(product);
       case Known::gelu_glu:
-        return run_beside<Form<ActivationKind::gelu_tanh, kYes, kNo, kNo, kNo, kYes>>(product);
+        return run_beside<Form<ActivationKind::gelu_tanh, kYes, kNo, kNo, kNo, kYes>, kAtCall>(
+            product);
       case Known::none:
         break;
     }
@@ -190,16 +201,16 @@ class Epilogue {
     return plain ? Known::f : Known::biased_f;
   }
 
-  template <class Form, class Product>
+  template <class Form, int kAtCall, class Product>
   void run_beside(Product product) {
-    Units<Form> units{end_};
+    Units<Form, kAtCall> units{end_};
     product(units);
     units.finish();
     end_.units = 0;
   }
   template <ActivationKind kActivation>
   void run() {
-    Units<AnyForm<kActivation>>{end_}.finish();
+    Units<AnyForm<kActivation>, 1>{end_}.finish();
     end_.units = 0;
   }
 

@@ -4,47 +4,40 @@
 //
 // Caches: a product needs 4 KiB of operands for each k step; one of the two comes from L2, and what
 // L2 delivers bounds the product. So a panel is made in L1, in the place of the one before it, and
-// the token blocks stream past it. Where the tokens do not fit into L2, several panels are made at
-// once and stream past a part of a token block, so that those are read less often. Of few token
-// blocks the products take less time than the panels: where a matrix unit multiplies, the next part
-// of a panel is made beside the products of this one.
+// the token blocks stream past it. Where a matrix unit multiplies, the next part of a panel is made
+// beside the products of this one (block_beside.hpp).
 #pragma once
 
 #include "kernels/block_kernels.hpp"
+#include "kernels/body/block_beside.hpp"
 #include "kernels/body/block_epilogue.hpp"
-#include "kernels/body/block_few.hpp"
+#include "kernels/body/block_far.hpp"
 #include "kernels/body/block_panels.hpp"
 #include "kernels/body/block_product.hpp"
 
 namespace orrery::kernels {
 namespace {
 
-// P: TileProduct or VectorProduct.
+// Some token blocks times all rows of a task; a panel is made and then multiplied.
 template <class P>
-struct BlockMatmul {
-  static constexpr int kGroup = 16;              // token blocks of one pass
-  static constexpr int kWholeSteps = 20;         // up to this many k steps are one part
-  static constexpr std::size_t kNear = 1 << 20;  // bytes of activations that stay in L2
+class PlainPass {
+ public:
+  static constexpr int kGroup = 16;       // token blocks of one pass at most
+  static constexpr int kWholeSteps = 20;  // up to this many k steps are one part
+
+  using Unpack = typename Panels<P>::Unpack;
 
   static std::size_t scratch_bytes(int k) {
     const Parts parts(ceil_div(k, 32));
-    const std::size_t bytes =
-        panels_bytes(parts) + sums_blocks(parts) * kBlockFloats * sizeof(float);
-    return bytes < FewBlocks<P>::kScratchBytes ? FewBlocks<P>::kScratchBytes : bytes;
+    return static_cast<std::size_t>(parts.most) * P::kStepBytes +
+           kGroup * kBlockFloats * sizeof(float);
   }
 
-  template <class W>
-  static void run(const MatmulBlocks& a) {
-    // Blocks of one step have their scales read sixteen at a time, but a part of FewBlocks has
-    // eight steps: that pays from three usual parts on.
-    constexpr int kFromParts = W::kSteps == 1 ? 3 : 2;
-    const bool beside = P::kBeside && Parts(ceil_div(a.k, 32)).n >= kFromParts;
-    multiply_all(a, Panels<P>::template unpack<W>,
-                 beside ? Panels<P>::template unpack_lines<W> : nullptr);
-  }
-  template <class W>
-  static void run_packed(const MatmulBlocks& a) {
-    multiply_all(a, Panels<P>::template unpack_packed<W>, nullptr);
+  static void run(const MatmulBlocks& a, Unpack unpack) {
+    for (int first = 0; first < ceil_div(a.m, 32); first += kGroup) {
+      const int left = ceil_div(a.m, 32) - first;
+      PlainPass(a, unpack, first, left < kGroup ? left : kGroup).all();
+    }
   }
 
  private:
@@ -58,111 +51,101 @@ struct BlockMatmul {
       n = ceil_div(steps, most);
     }
   };
-  static std::size_t panels_bytes(const Parts& parts) {
-    const int panels = parts.n == 1 ? 1 : P::kFarPanels;
-    return static_cast<std::size_t>(panels) * parts.most * P::kStepBytes;
-  }
-  static std::size_t sums_blocks(const Parts& parts) {
-    return parts.n == 1 ? 2 : static_cast<std::size_t>(kGroup) * P::kFarPanels;
-  }
 
-  [[gnu::noinline]] static void multiply_all(const MatmulBlocks& a,
-                                             typename Panels<P>::Unpack unpack,
-                                             typename Panels<P>::UnpackLines unpack_lines) {
-    for (int first = 0; first < ceil_div(a.m, 32); first += kGroup) {
-      const int left = ceil_div(a.m, 32) - first, blocks = left < kGroup ? left : kGroup;
-      if constexpr (P::kBeside) {
-        if (unpack_lines != nullptr && blocks <= FewBlocks<P>::kMost) {
-          FewBlocks<P>(a, unpack_lines, first, blocks).run();
-          continue;
-        }
+  PlainPass(const MatmulBlocks& call, Unpack unpack, int first, int blocks)
+      : a_(call),
+        unpack_(unpack),
+        parts_(ceil_div(call.k, 32)),
+        first_(first),
+        blocks_(blocks),
+        epilogue_(call) {}
+
+  void all() {
+    for (int row = 0; row < a_.n; row += panel_rows(a_)) {
+      for (int step = 0; step < steps_; step += parts_.most) {
+        const PanelPart now{row, step, steps_ - step < parts_.most ? steps_ - step : parts_.most};
+        unpack_(a_, now, panel());
+        for (int block = 0; block < blocks_; ++block) multiply(now, block);
       }
-      Pass(a, unpack, first, blocks).run();
     }
   }
 
-  // Some token blocks times all rows of the task.
-  class Pass {
-   public:
-    Pass(const MatmulBlocks& call, typename Panels<P>::Unpack function, int first, int n)
-        : a(call),
-          unpack(function),
-          parts(ceil_div(call.k, 32)),
-          first_block(first),
-          blocks(n),
-          epilogue(call) {
-      const std::size_t x_bytes = static_cast<std::size_t>(blocks) * steps * kXStep;
-      const bool near = parts.n == 1 || x_bytes <= kNear;
-      most_panels = near ? 1 : P::kFarPanels;
-    }
+  void multiply(const PanelPart& now, int block) {
+    const std::uint8_t* x = static_cast<const std::uint8_t*>(a_.x) +
+                            (static_cast<std::size_t>(first_ + block) * steps_ + now.step) * kXStep;
+    const std::uint8_t* next_x = x + static_cast<std::size_t>(steps_) * kXStep;
+    float* c = sums(parts_.n == 1 ? 0 : block);
+    P::multiply(panel(), x, now.count, c, now.step == 0, block + 1 < blocks_ ? next_x : nullptr);
+    if (now.step + now.count < steps_) return;
+    epilogue_.start(c, now.row, first_ + block);
+    epilogue_.template beside<1>([](auto&) {});
+  }
 
-    void run() {
-      const int rows = most_panels * panel_rows(a);
-      for (int row = 0; row < a.n; row += rows) {
-        panels = ceil_div(a.n - row < rows ? a.n - row : rows, panel_rows(a));
-        for (int step = 0; step < steps; step += parts.most) {
-          run_part({row, step, steps - step < parts.most ? steps - step : parts.most});
-        }
+  std::uint8_t* panel() const { return static_cast<std::uint8_t*>(a_.scratch); }
+  float* sums(int i) const {
+    std::uint8_t* memory = panel() + static_cast<std::size_t>(parts_.most) * P::kStepBytes;
+    return reinterpret_cast<float*>(memory) + static_cast<std::size_t>(i) * kBlockFloats;
+  }
+
+  const MatmulBlocks& a_;
+  const Unpack unpack_;
+  const Parts parts_;
+  const int first_, blocks_;
+  const int steps_ = ceil_div(a_.k, 32);
+  Epilogue epilogue_;
+};
+
+// The passes of a call where a matrix unit multiplies.
+template <class P>
+struct TilePasses {
+  static constexpr std::size_t kNear = 1 << 20;  // bytes of activations that stay in L2
+  static constexpr int kEnough = 8;              // token blocks that are worth a panel of their own
+
+  static std::size_t scratch_bytes(int k) {
+    const std::size_t beside = BesidePass<P>::scratch_bytes(k), far = FarPass<P>::scratch_bytes(k);
+    return ceil_div(k, 32) <= BesidePass<P>::kWholeSteps || beside > far ? beside : far;
+  }
+  static void run(const MatmulBlocks& a, const PanelMaker<P>& maker) {
+    const int blocks = ceil_div(a.m, 32), steps = ceil_div(a.k, 32);
+    const auto near = static_cast<int>(kNear / (static_cast<std::size_t>(steps) * kXStep));
+    const bool far = steps > BesidePass<P>::kWholeSteps && blocks > near && near < kEnough;
+    const int most = far || near > kMostBlocks || near == 0 ? kMostBlocks : near;
+    const int groups = ceil_div(blocks, most);
+    for (int g = 0; g < groups; ++g) {
+      const int first = blocks * g / groups, n = blocks * (g + 1) / groups - first;
+      if (far) {
+        FarPass<P>(a, maker, first, n).all();
+      } else {
+        BesidePass<P>(a, maker, first, n).all();
       }
-      finish();
     }
+  }
+};
 
-   private:
-    void finish() {
-      chain.finish();
-      epilogue.finish();
+// P: TileProduct or VectorProduct.
+template <class P>
+struct BlockMatmul {
+  static std::size_t scratch_bytes(int k) {
+    if constexpr (P::kBeside) return TilePasses<P>::scratch_bytes(k);
+    return PlainPass<P>::scratch_bytes(k);
+  }
+
+  template <class W>
+  static void run(const MatmulBlocks& a) {
+    if constexpr (P::kBeside) {
+      TilePasses<P>::run(a, MakerOf<P, typename Pieces<P>::template FromFile<W>>::maker);
+    } else {
+      PlainPass<P>::run(a, Panels<P>::template unpack<W>);
     }
-
-    std::uint8_t* panel(int p, int count) const {
-      return static_cast<std::uint8_t*>(a.scratch) +
-             static_cast<std::size_t>(p) * count * P::kStepBytes;
+  }
+  template <class W>
+  static void run_packed(const MatmulBlocks& a) {
+    if constexpr (P::kBeside) {
+      TilePasses<P>::run(a, MakerOf<P, typename Pieces<P>::template FromPacked<W>>::maker);
+    } else {
+      PlainPass<P>::run(a, Panels<P>::template unpack_packed<W>);
     }
-
-    void run_part(const PanelPart& now) {
-      for (int p = 0; p < panels; ++p) {
-        unpack(a, {now.row + p * panel_rows(a), now.step, now.count}, panel(p, now.count));
-      }
-      for (int block = 0; block < blocks; ++block) {
-        if (panels == 1) {
-          multiply<Stream::x>(now, 0, block);
-        } else {
-          for (int p = 0; p < panels; ++p) multiply<Stream::panel>(now, p, block);
-        }
-      }
-    }
-
-    template <Stream kStream>
-    void multiply(const PanelPart& now, int p, int block) {
-      const std::uint8_t* x =
-          static_cast<const std::uint8_t*>(a.x) +
-          (static_cast<std::size_t>(first_block + block) * steps + now.step) * kXStep;
-      const std::uint8_t* next_x = x + static_cast<std::size_t>(steps) * kXStep;
-      const bool fetch = p == 0 && block + 1 < blocks;
-      float* c = sums(parts.n == 1 ? next_sums++ % 2 : block * panels + p);
-      epilogue.beside([&](auto& between) __attribute__((always_inline)) {
-        chain.template multiply<kStream>(panel(p, now.count), x, now.count, c, now.step == 0,
-                                         between, fetch ? next_x : nullptr);
-      });
-      if (now.step + now.count < steps) return;
-      epilogue.start(c, now.row + p * panel_rows(a), first_block + block);
-      if (parts.n > 1 && blocks * panels == 1) finish();  // or the next product has its sums
-    }
-
-    float* sums(int i) const {
-      std::uint8_t* memory = static_cast<std::uint8_t*>(a.scratch) + panels_bytes(parts);
-      return reinterpret_cast<float*>(memory) + static_cast<std::size_t>(i) * kBlockFloats;
-    }
-
-    const MatmulBlocks& a;
-    const typename Panels<P>::Unpack unpack;
-    const Parts parts;
-    const int first_block, blocks;
-    const int steps = ceil_div(a.k, 32);
-    typename P::Chain chain;
-    Epilogue epilogue;
-    int most_panels = 1, panels = 1;
-    int next_sums = 0;
-  };
+  }
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/block_kernels.hpp"
-#include "kernels/body/block_unpack.hpp"
+#include "kernels/body/block_tables.hpp"
 #include "kernels/body/packed_rows.hpp"
 
 namespace orrery::kernels {
@@ -69,13 +69,6 @@ struct Panels {
     }
   }
 
- private:
-  static void zero_line(int count, std::uint8_t* panel, int line) {
-    for (int j = 0; j < count; ++j, panel += P::kStepBytes) {
-      P::pack(panel, line, V::zero(), V::zero());
-    }
-  }
-
   // Lines [line, line + 16) of one step.
   template <class W>
   [[gnu::always_inline]] static void unpack_record(const Byte* record, std::uint8_t* panel,
@@ -92,12 +85,18 @@ struct Panels {
     for (int r = 0; r < kPackedRows; ++r) {
       const Byte* block = blocks + r * W::kBytes;
       if constexpr (kHalves) {
-        P::place(panel, line + r, [&](void* target) {
-          ShortStore<W>::store(target, block, V::splat(scale[r]), V::splat(minimum[r]));
-        });
+        P::place(panel, line + r,
+                 [&](void* target) { store_block<W>(target, block, scale[r], minimum[r]); });
       } else {
         P::template pack_weights<W>(panel, line + r, block, W::open(block), 0);
       }
+    }
+  }
+
+ private:
+  static void zero_line(int count, std::uint8_t* panel, int line) {
+    for (int j = 0; j < count; ++j, panel += P::kStepBytes) {
+      P::pack(panel, line, V::zero(), V::zero());
     }
   }
 
@@ -120,7 +119,7 @@ struct Panels {
         for (int i = 0; i < n; ++i, source += W::kBytes, panel += P::kStepBytes) {
           fetch(source);
           P::place(panel, line, [&](void* target) {
-            ShortStore<W>::store(target, source, V::splat(scales[0][i]), V::splat(scales[1][i]));
+            store_block<W>(target, source, scales[0][i], scales[1][i]);
           });
         }
       }

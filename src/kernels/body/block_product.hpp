@@ -30,8 +30,10 @@ template <class T>
 struct TileProduct {
   static constexpr int kStepBytes = 2048;  // of a panel, per 32 k
   static constexpr int kPartSteps = 16;    // k steps of a part: 32 KiB of a panel
-  static constexpr int kFarPanels = 8;     // made at once, where X does not stay in L2
   static constexpr bool kBeside = true;    // vectors and tiles work at the same time
+
+  // Where a step has a row.
+  static constexpr int row_at(int row) { return 1024 * (row / 16) + kRowBytes * (row % 16); }
 
   // 32 k of a row of the panel.
   static void pack(std::uint8_t* step, int row, V::F low, V::F high) {
@@ -46,15 +48,14 @@ struct TileProduct {
   // store(target) writes 64 bytes.
   template <class Store>
   ORRERY_INLINE void place(std::uint8_t* step, int row, Store store) {
-    constexpr int kBytes = 2 * T::kDepth;  // of a row in an A operand
-    std::uint8_t* target = step + 1024 * (row / 16) + kBytes * (row % 16);
+    std::uint8_t* target = step + row_at(row);
     if constexpr (T::kDepth == 32) {
       store(target);
     } else {
       std::uint8_t values[64];
       store(values);
       for (int d = 0; d < 32 / T::kDepth; ++d) {
-        __builtin_memcpy(target + 16 * kBytes * d, values + kBytes * d, kBytes);
+        __builtin_memcpy(target + 16 * kRowBytes * d, values + kRowBytes * d, kRowBytes);
       }
     }
   }
@@ -63,34 +64,18 @@ struct TileProduct {
   // step of the next: tiles that all waited for their last sums would stand still meanwhile.
   class Chain {
    public:
-    // between(tile) is called before each tile product: instructions of vectors run beside tiles if
-    // there are a few of them at a time. If it is not kEarly, it is not called in the first step:
-    // then the sums of the product before this one are in memory.
+    // between(tile) is called before each tile product (of the first k, if a k step has several):
+    // instructions of vectors run beside tiles if there are a few of them at a time. If it is not
+    // kEarly, it is not called in the first step: then the sums of the product before this one are
+    // in memory.
     template <Stream kStream, class Between>
     [[gnu::always_inline]] inline void multiply(const std::uint8_t* panel, const std::uint8_t* x,
                                                 int steps, float* c, bool first, Between& between,
                                                 const std::uint8_t* = nullptr, int = 32) {
       start<kStream>(panel, x, c, first, between);
-      for (int s = 1; s < steps; ++s) {
-        step<kStream>(t_, panel + kStepBytes * s, x + kXStep * s, between);
-      }
-      waiting_ = c;
+      go_on<kStream>(panel + kStepBytes, x + kXStep, steps - 1, between);
     }
-    // More steps of the last product.
-    template <Stream kStream, class Between>
-    [[gnu::always_inline]] inline void go_on(const std::uint8_t* panel, const std::uint8_t* x,
-                                             int steps, Between& between) {
-      for (int s = 0; s < steps; ++s) {
-        step<kStream>(t_, panel + kStepBytes * s, x + kXStep * s, between);
-      }
-    }
-    // The sums of the last product.
-    void finish() {
-      if (waiting_ != nullptr) end(t_, waiting_, 32);
-      waiting_ = nullptr;
-    }
-
-   private:
+    // The same in pieces: the first step, and more of them.
     template <Stream kStream, class Between>
     [[gnu::always_inline]] inline void start(const std::uint8_t* panel, const std::uint8_t* x,
                                              float* c, bool first, Between& between) {
@@ -107,8 +92,25 @@ struct TileProduct {
       for (int d = 1; d < 32 / T::kDepth; ++d) {
         operands<kStream, 2, 2>(t_, panel + kOperand * d, x + kOperand * d, NothingBetween{});
       }
+      waiting_ = c;
+    }
+    template <Stream kStream, class Between>
+    [[gnu::always_inline]] inline void go_on(const std::uint8_t* panel, const std::uint8_t* x,
+                                             int steps, Between& between) {
+      for (int s = 0; s < steps; ++s, panel += kStepBytes, x += kXStep) {
+        step<kStream>(t_, panel, x, between, 1);
+        for (int d = 1; d < 32 / T::kDepth; ++d) {
+          step<kStream>(t_, panel + kOperand * d, x + kOperand * d, NothingBetween{}, 1);
+        }
+      }
+    }
+    // The sums of the last product.
+    void finish() {
+      if (waiting_ != nullptr) end(t_, waiting_, 32);
+      waiting_ = nullptr;
     }
 
+   private:
     T t_;
     float* waiting_ = nullptr;
   };
@@ -141,6 +143,7 @@ struct TileProduct {
 
  private:
   static constexpr int kOperand = 32 * T::kDepth;  // bytes of an A or B operand
+  static constexpr int kRowBytes = 2 * T::kDepth;  // of a row in an A operand
 
   template <int n>
   struct Number {
@@ -198,7 +201,6 @@ struct VectorProduct {
   using Weight = typename L::Weight;
   static constexpr int kStepBytes = 1024 * static_cast<int>(sizeof(Weight));
   static constexpr int kPartSteps = 8;  // k steps of a part: 16 or 32 KiB of a panel
-  static constexpr int kFarPanels = 1;
   static constexpr bool kBeside = false;
 
   static void pack(std::uint8_t* step, int row, V::F low, V::F high) {

@@ -299,15 +299,52 @@ ORRERY_INLINE Table table32(V::F low, V::F high) {
   return _mm512_inserti64x4(_mm512_castsi256_si512(half(low)), half(high), 1);
 #endif
 }
-// Lower nibbles of 16 bytes, then the upper ones.
-ORRERY_INLINE __m512i nibble_words(const std::uint8_t* p) {
+// A constant that is read from memory: made by a broadcast it would take the port of permutations.
+ORRERY_INLINE __m512i read_constant(const std::uint16_t* p) {
+  asm("" : "+r"(p));
+  return _mm512_load_si512(p);
+}
+ORRERY_INLINE __m512i words_of(const std::uint8_t* p) {
   const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  const __m512i words = _mm512_cvtepu8_epi16(_mm256_broadcastsi128_si256(codes));
-  return _mm512_and_si512(_mm512_mask_srli_epi16(words, 0xFFFF0000U, words, 4),
-                          _mm512_set1_epi16(15));
+  return _mm512_cvtepu8_epi16(_mm256_broadcastsi128_si256(codes));
+}
+// Indices into a table, of which the lowest five bits count: lower nibbles of 16 bytes, then the
+// upper ones.
+ORRERY_INLINE __m512i nibble_words(const std::uint8_t* p) {
+  alignas(64) static constexpr std::uint16_t kShift[32] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                           0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4,
+                                                           4, 4, 4, 4, 4, 4, 4, 4, 4, 4};
+  alignas(64) static constexpr std::uint16_t kMask[32] = {
+      15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15,
+      15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15};
+  const __m512i words = _mm512_srlv_epi16(words_of(p), _mm512_load_si512(kShift));
+  return _mm512_and_si512(words, read_constant(kMask));
 }
 ORRERY_INLINE void store_nibbles(void* target, Table table, const std::uint8_t* p) {
   _mm512_storeu_si512(target, _mm512_permutexvar_epi16(nibble_words(p), table));
+}
+// The same for 16 bytes each of two rows, the second of which has the upper half of the table.
+ORRERY_INLINE void store_nibbles_of_two(void* first, void* second, Table table,
+                                        const std::uint8_t* p, const std::uint8_t* q) {
+  alignas(64) static constexpr std::uint16_t kUpper[32] = {
+      16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16,
+      16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16};
+  _mm512_storeu_si512(first, _mm512_permutexvar_epi16(nibble_words(p), table));
+  const __m512i upper = _mm512_or_si512(nibble_words(q), read_constant(kUpper));
+  _mm512_storeu_si512(second, _mm512_permutexvar_epi16(upper, table));
+}
+// The first two halves of 16 blocks.
+ORRERY_INLINE void row_headers(const std::uint8_t* p, std::size_t stride, float* first,
+                               float* second) {
+  alignas(64) static constexpr std::uint16_t kApart[32] = {
+      0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
+      1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i at = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(static_cast<int>(stride)));
+  const __m512i pairs = _mm512_i32gather_epi32(at, p, 1);
+  const __m512i apart = _mm512_permutexvar_epi16(_mm512_load_si512(kApart), pairs);
+  _mm512_store_ps(first, _mm512_cvtph_ps(_mm512_castsi512_si256(apart)));
+  _mm512_store_ps(second, _mm512_cvtph_ps(_mm512_extracti64x4_epi64(apart, 1)));
 }
 // The same with bit i of the 32 bits at `high` as bit 4 of code i.
 ORRERY_INLINE void store_five_bits(void* target, Table table, const std::uint8_t* p,
