@@ -221,7 +221,7 @@ class Int8Tiles {
         kernel_(count <= 14 * tiles ? kOf<14> : kOf<16>) {
     kernel_.begin();
   }
-  ~Int8Tiles() { ByteTile<kMostRows, kGroup>::end(); }
+  ~Int8Tiles() { before_.load(); }
   Int8Tiles(const Int8Tiles&) = delete;
   Int8Tiles& operator=(const Int8Tiles&) = delete;
 
@@ -272,6 +272,8 @@ class Int8Tiles {
   static constexpr OfSize kOf = {rows, ByteTile<rows, kGroup>::begin, multiply_tiles<rows, Panel>};
 
   const MatmulRows& a_;
+  // A step between those of class b16 (block_kernels.hpp, thread_begin) finds their tiles.
+  TileConfig before_ = TileConfig::current();
   Q8Layout layout_;
   const OfSize& kernel_;
   TileSlab slab_ = {};

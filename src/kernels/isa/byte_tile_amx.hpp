@@ -49,7 +49,6 @@ struct ByteTile {
     config.set(2, kGroup / 4, 64);
     config.load();
   }
-  static void end() { asm volatile("tilerelease"); }
 
  private:
   alignas(64) static constexpr std::int32_t kStart[16] = {

@@ -15,7 +15,13 @@ struct TileConfig {
     rows[tile] = static_cast<std::uint8_t>(n);
     row_bytes[tile] = static_cast<std::uint16_t>(bytes);
   }
+  // All zero, which is what current() gives without any, lets go of the tiles.
   void load() const { asm volatile("ldtilecfg %0" ::"m"(*this)); }
+  static TileConfig current() {
+    TileConfig config;
+    asm volatile("sttilecfg %0" : "=m"(config));
+    return config;
+  }
 };
 static_assert(sizeof(TileConfig) == 64);
 
