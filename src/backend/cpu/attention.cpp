@@ -265,7 +265,8 @@ class AttentionBlocks : public CpuStep {
   }
 
   // An item is one kv head's query heads over some adjacent blocks: each page is unpacked once for
-  // all of them. Later blocks see more keys: who is done with the first ones helps with those.
+  // all of them. Later blocks see more keys and come first, so that what is left at the end is
+  // small and nobody waits long.
   void run(const Worker& worker) const override {
     const std::int32_t blocks = n_blocks(worker.batch->n_tokens);
     const std::int32_t units = std::max(1, kernels::kMaxAttentionUnits / heads_per_item());
@@ -273,8 +274,8 @@ class AttentionBlocks : public CpuStep {
     const std::int32_t fair = std::max(1, blocks * head_groups() / (2 * worker.threads));
     const std::int32_t per_item = std::min(units, fair);
     const std::int32_t groups = (blocks + per_item - 1) / per_item;
-    worker.spread(groups * head_groups(), [&](std::int32_t i) {
-      const std::int32_t first = i / head_groups() * per_item;
+    worker.each(groups * head_groups(), [&](std::int32_t i) {
+      const std::int32_t first = (groups - 1 - i / head_groups()) * per_item;
       attend(worker, first, std::min(per_item, blocks - first), i % head_groups());
     });
   }
