@@ -2,7 +2,7 @@
 // group, sixteen weight rows times up to sixteen activation rows; they are scaled and added in
 // vector registers, in the order of the definition (row_kernels.hpp).
 //
-// Sums are stored and read again one batch later, so that the next batch's products run meanwhile.
+// Products run some groups ahead: when vectors come to a group, its sums lie in memory.
 #pragma once
 
 #include <utility>
