@@ -134,9 +134,9 @@ struct TileSlab {
 };
 
 template <int kRows, class P>
-class TileProduct {
+class Int8Product {
  public:
-  [[gnu::always_inline]] TileProduct(const P& w, const TileActivations& x, const TileSlab& slab)
+  [[gnu::always_inline]] Int8Product(const P& w, const TileActivations& x, const TileSlab& slab)
       : w_(w), x_(x), slab_(slab) {}
 
   // All partial sums of the first `rows` activation rows.
@@ -199,7 +199,7 @@ class TileProduct {
 template <int kRows, class P>
 [[gnu::noinline]] void multiply_tiles(const P& w, const TileActivations& x, const TileSlab& slab,
                                       int rows, PanelSums* sums) {
-  TileProduct<kRows, P>(w, x, slab).run(sums, rows);
+  Int8Product<kRows, P>(w, x, slab).run(sums, rows);
 }
 
 // What multiplies tiles of activation rows with panels: int8 tiles, all of as many rows.
