@@ -74,7 +74,7 @@ std::vector<const RowKernels*> available_row_kernels() {
     if (usable) tables.push_back(&table);
   };
 #ifdef ORRERY_HAS_unit_rows_tiles_amx
-  if (cpu.amx) tables.push_back(&amx_rows());
+  add(cpu.amx, amx_rows());
 #endif
 #if defined(ORRERY_HAS_unit_rows_avx512)
   add(cpu.avx512, orrery_rows_avx512);

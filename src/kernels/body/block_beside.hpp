@@ -68,12 +68,9 @@ struct MakerOf {
   static constexpr PanelMaker<P> maker = {{advance<1>, advance<2>, advance<4>}, finish};
 };
 
-constexpr int kMostBlocks = 16;  // of a pass
-
 template <class P>
 class BesidePass {
  public:
-  static constexpr int kWholeSteps = 20;  // up to this many k steps are one part
   static constexpr int kPartSteps = P::kPartSteps;
   static constexpr int kFew = 2;       // token blocks that leave time for ...
   static constexpr int kFewSteps = 8;  // ... parts of which two stay in L1

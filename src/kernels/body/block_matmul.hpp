@@ -22,21 +22,18 @@ namespace {
 template <class P>
 class PlainPass {
  public:
-  static constexpr int kGroup = 16;       // token blocks of one pass at most
-  static constexpr int kWholeSteps = 20;  // up to this many k steps are one part
-
   using Unpack = typename Panels<P>::Unpack;
 
   static std::size_t scratch_bytes(int k) {
     const Parts parts(ceil_div(k, 32));
     return static_cast<std::size_t>(parts.most) * P::kStepBytes +
-           kGroup * kBlockFloats * sizeof(float);
+           kMostBlocks * kBlockFloats * sizeof(float);
   }
 
   static void run(const MatmulBlocks& a, Unpack unpack) {
-    for (int first = 0; first < ceil_div(a.m, 32); first += kGroup) {
+    for (int first = 0; first < ceil_div(a.m, 32); first += kMostBlocks) {
       const int left = ceil_div(a.m, 32) - first;
-      PlainPass(a, unpack, first, left < kGroup ? left : kGroup).all();
+      PlainPass(a, unpack, first, left < kMostBlocks ? left : kMostBlocks).all();
     }
   }
 
@@ -103,12 +100,12 @@ struct TilePasses {
 
   static std::size_t scratch_bytes(int k) {
     const std::size_t beside = BesidePass<P>::scratch_bytes(k), far = FarPass<P>::scratch_bytes(k);
-    return ceil_div(k, 32) <= BesidePass<P>::kWholeSteps || beside > far ? beside : far;
+    return ceil_div(k, 32) <= kWholeSteps || beside > far ? beside : far;
   }
   static void run(const MatmulBlocks& a, const PanelMaker<P>& maker) {
     const int blocks = ceil_div(a.m, 32), steps = ceil_div(a.k, 32);
     const auto near = static_cast<int>(kNear / (static_cast<std::size_t>(steps) * kXStep));
-    const bool far = steps > BesidePass<P>::kWholeSteps && blocks > near && near < kEnough;
+    const bool far = steps > kWholeSteps && blocks > near && near < kEnough;
     const int most = far || near > kMostBlocks || near == 0 ? kMostBlocks : near;
     const int groups = ceil_div(blocks, most);
     for (int g = 0; g < groups; ++g) {

@@ -18,6 +18,9 @@ inline int panel_rows(const MatmulBlocks& a) {
   return a.w_up != nullptr ? 16 : 32;
 }
 
+constexpr int kMostBlocks = 16;  // token blocks that pass the panels together
+constexpr int kWholeSteps = 20;  // up to this many k steps are one part of a panel
+
 // Which weights a panel holds: rows from `row` of the task, k steps [step, step + count).
 struct PanelPart {
   int row, step, count;
@@ -26,19 +29,11 @@ struct PanelPart {
 template <class P>
 struct Panels {
   using Unpack = void (*)(const MatmulBlocks& a, const PanelPart& part, std::uint8_t* panel);
-  using UnpackLines = void (*)(const MatmulBlocks& a, const PanelPart& part, std::uint8_t* panel,
-                               int begin, int end);
 
   template <class W>
   static void unpack(const MatmulBlocks& a, const PanelPart& part, std::uint8_t* panel) {
-    unpack_lines<W>(a, part, panel, 0, 32);
-  }
-  // Lines [begin, end).
-  template <class W>
-  static void unpack_lines(const MatmulBlocks& a, const PanelPart& part, std::uint8_t* panel,
-                           int begin, int end) {
     const int rows = panel_rows(a), last = a.n - part.row < rows ? a.n - part.row : rows;
-    for (int line = begin; line < end; ++line) {
+    for (int line = 0; line < 32; ++line) {
       const Byte* w = static_cast<const Byte*>(line < rows ? a.w : a.w_up);
       if (line % rows >= last) {
         zero_line(part.count, panel, line);

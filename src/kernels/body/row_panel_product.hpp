@@ -24,6 +24,10 @@ class DotTiles {
  public:
   using Panel = typename Panels::PanelType;
   static constexpr int kMostRows = Panels::kTile;
+  // That are prepared of a slab and all rows.
+  static constexpr int kMostInputBytes =
+      kMaxActivations * (kSlab / Panels::Format::kGroup) *
+      TileInput<Panels::Format::kGroup, Panels::Format::kMin>::kRowBytes;
 
   DotTiles(const MatmulRows& a, int, int) : a_(a) {}
   static int input_bytes(const ActivationTile& tile) {
@@ -87,6 +91,7 @@ class PanelProduct {
   using Format = typename Panels::Format;
   using Panel = typename Panels::PanelType;
   static constexpr int kAtOnce = Panels::kAtOnce;
+  static_assert(Tiles::kMostInputBytes <= kInputBytes);  // a slab at least
 
   // f(number, tile) for the `groups` from k on: tiles of nearly the same size.
   template <class F>

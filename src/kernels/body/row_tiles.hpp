@@ -1,6 +1,6 @@
 // Class i8 for many activation rows on int8 tiles: a tile product makes the exact sums of one scale
-// group, sixteen weight rows times up to sixteen activation rows; they are scaled and added in
-// vector registers, in the order of the definition (row_kernels.hpp).
+// group of 32, sixteen weight rows times up to sixteen activation rows; they are scaled and added
+// in vector registers, in the order of the definition (row_kernels.hpp).
 //
 // Products run some groups ahead: when vectors come to a group, its sums lie in memory.
 #pragma once
@@ -13,6 +13,8 @@
 namespace orrery::kernels {
 namespace {
 
+constexpr int kTileGroup = 32;
+
 // A weight in packed layout as tiles: bytes lie ready, nibbles are widened, a slab at a time.
 template <class F, DType type>
 class PackedTilePanels {
@@ -21,7 +23,6 @@ class PackedTilePanels {
   struct PanelType {
     using Records = PackedPanel<F, type>;
     static constexpr PackedRecord kRecord = Records::kRecord;
-    static constexpr int kGroup = 32;
     static constexpr bool kMin = F::kMin, kUnsigned = kRecord.words != 8;
     static constexpr int kTileZero = kUnsigned ? F::kZero : 0;
 
@@ -85,7 +86,7 @@ class UnpackedTilePanels {
   using Format = F;
   struct PanelType {
     using Unpacked = typename UnpackedPanels<F>::PanelType;
-    static constexpr int kGroup = F::kGroup;
+    static_assert(F::kGroup == kTileGroup);
     static constexpr bool kMin = F::kMin, kUnsigned = true;
     static constexpr int kTileZero = F::kZero + (F::kSigned ? V::kSignedBias : 0);
 
@@ -130,7 +131,7 @@ struct TileActivations {
 struct TileSlab {
   int groups;
   bool first;  // of k: sums begin at 0
-  std::uint8_t order[kSlab / 16];
+  std::uint8_t order[kSlab / kTileGroup];
 };
 
 template <int kRows, class P>
@@ -158,7 +159,7 @@ class Int8Product {
   }
 
  private:
-  using Tile = ByteTile<kRows, P::kGroup>;
+  using Tile = ByteTile<kRows>;
   // Groups from the start of a product to its use; it is stored when the next one starts.
   static constexpr int kAhead = 3;
   static constexpr int kSlots = kAhead + 1;
@@ -174,7 +175,7 @@ class Int8Product {
     if (at >= slab_.groups) return;
     const int g = slab_.order[at];
     w_.fetch(at);
-    Tile::template multiply<P::kUnsigned>(x_.q + g * P::kGroup, x_.stride, w_.tile(at, g));
+    Tile::template multiply<P::kUnsigned>(x_.q + g * kTileGroup, x_.stride, w_.tile(at, g));
   }
 
   [[gnu::always_inline]] void add(int at, V::F (&acc)[kRows]) const {
@@ -208,6 +209,10 @@ class Int8Tiles {
  public:
   using Panel = typename Panels::PanelType;
   static constexpr int kMostRows = 16;
+  // That are prepared of a slab and all rows: scales, and codes if every tile has too few rows.
+  static constexpr int kMostInputBytes =
+      kMaxActivations / kMostRows *
+      (kSlab / kTileGroup * static_cast<int>(sizeof(ActivationScales)) + kMostRows * kSlab);
 
   // Whether the tiles of m rows are nearly full; else dot products are as fast.
   static bool pays(int m) {
@@ -261,7 +266,6 @@ class Int8Tiles {
   }
 
  private:
-  static constexpr int kGroup = Panel::kGroup;
   struct OfSize {
     int rows;
     void (*begin)();
@@ -269,7 +273,7 @@ class Int8Tiles {
                      PanelSums* sums);
   };
   template <int rows>
-  static constexpr OfSize kOf = {rows, ByteTile<rows, kGroup>::begin, multiply_tiles<rows, Panel>};
+  static constexpr OfSize kOf = {rows, ByteTile<rows>::begin, multiply_tiles<rows, Panel>};
 
   const MatmulRows& a_;
   // A step between those of class b16 (block_kernels.hpp, thread_begin) finds their tiles.
@@ -281,7 +285,7 @@ class Int8Tiles {
   static int scale_bytes(const ActivationTile& tile) {  // of whole sixteens of groups
     return (tile.groups + 15) / 16 * 16 * static_cast<int>(sizeof(ActivationScales));
   }
-  static int code_bytes(const ActivationTile& tile) { return tile.groups * kGroup; }
+  static int code_bytes(const ActivationTile& tile) { return tile.groups * kTileGroup; }
   const std::uint8_t* row(const ActivationTile& tile, int t) const {
     return static_cast<const std::uint8_t*>(a_.x) +
            static_cast<std::size_t>(tile.first + t) * a_.x_stride;
@@ -297,13 +301,13 @@ class Int8Tiles {
   // Groups [g, g + 16) of a tile; the parts of an operand row are padded to as many.
   void load_scales(const ActivationTile& tile, int g, ActivationScales* to) const {
     alignas(64) float d[16][16] = {}, terms[16][16] = {};  // [row][group]
-    const int at = tile.k / kGroup + g;
+    const int at = tile.k / kTileGroup + g;
     for (int t = 0; t < tile.rows; ++t) {
       const auto* scales = reinterpret_cast<const float*>(row(tile, t) + layout_.d_offset);
       const auto* sums = reinterpret_cast<const std::int16_t*>(row(tile, t) + layout_.sums_offset);
       for (int i = 0; i < 16; ++i) {
-        const int sum = kGroup == 16 ? sums[at + i] : sums[2 * (at + i)] + sums[2 * (at + i) + 1];
-        d[t][i] = scales[(at + i) * kGroup / 32];
+        const int sum = sums[2 * (at + i)] + sums[2 * (at + i) + 1];
+        d[t][i] = scales[at + i];
         terms[t][i] = Panel::kMin ? d[t][i] * static_cast<float>(sum)
                                   : bits_float(static_cast<std::uint32_t>(-Panel::kTileZero * sum));
       }

@@ -13,8 +13,8 @@
 namespace orrery::kernels {
 namespace {
 
-// Tiles of kRows activation rows and kGroup codes along k (32 or 16).
-template <int kRows, int kGroup>
+// Tiles of kRows activation rows and the 32 codes of a group along k.
+template <int kRows>
 struct ByteTile {
   static constexpr std::int32_t kMagic = 0x4B400000;
   static constexpr float kMagicFloat = 0x1.8p23F;
@@ -22,7 +22,7 @@ struct ByteTile {
     alignas(64) std::int32_t of[kRows][16];  // [activation row][weight row]
   };
 
-  // C = A B; a: kRows rows of kGroup int8, `stride` bytes apart; b: [kGroup / 4][16][4].
+  // C = A B; a: kRows rows of 32 int8, `stride` bytes apart; b: [8][16][4].
   template <bool kUnsigned>
   [[gnu::always_inline]] static void multiply(const std::uint8_t* a, std::size_t stride,
                                               const std::uint8_t* b) {
@@ -31,7 +31,7 @@ struct ByteTile {
     asm volatile("tileloadd (%0,%1,1), %%tmm1" ::"r"(a), "r"(stride),
                  "m"(*reinterpret_cast<const std::uint8_t(*)[1 << 24]>(a)));
     asm volatile("tileloadd (%0,%1,1), %%tmm2" ::"r"(b), "r"(64L),
-                 "m"(*reinterpret_cast<const std::uint8_t(*)[kGroup * 16]>(b)));
+                 "m"(*reinterpret_cast<const std::uint8_t(*)[512]>(b)));
     if constexpr (kUnsigned) {
       asm volatile("tdpbsud %tmm2, %tmm1, %tmm0");
     } else {
@@ -45,8 +45,8 @@ struct ByteTile {
   static void begin() {
     TileConfig config;
     config.set(0, kRows, 64);
-    config.set(1, kRows, kGroup);
-    config.set(2, kGroup / 4, 64);
+    config.set(1, kRows, 32);
+    config.set(2, 8, 64);
     config.load();
   }
 
