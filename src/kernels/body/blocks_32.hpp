@@ -134,6 +134,9 @@ alignas(16) constexpr std::uint8_t kE2m1[16] = {
     ORRERY_CODE(0),  ORRERY_CODE(-1), ORRERY_CODE(-2), ORRERY_CODE(-3),
     ORRERY_CODE(-4), ORRERY_CODE(-6), ORRERY_CODE(-8), ORRERY_CODE(-12)};
 #undef ORRERY_CODE
+// The same with 16 for its zero.
+alignas(16) constexpr std::uint8_t kE2m1From16[16] = {16, 17, 18, 19, 20, 22, 24, 28,
+                                                      16, 15, 14, 13, 12, 10, 8,  4};
 
 struct FormatIq4Nl : Block32<18, 0, false> {
   static constexpr bool kSigned = true;
@@ -145,8 +148,8 @@ struct FormatIq4Nl : Block32<18, 0, false> {
   ORRERY_INLINE V::B code(V::B nibbles) { return V::lookup(V::load_q(kNonLinear), nibbles); }
 };
 
-struct FormatMxfp4 : Block32<17, 0, false> {
-  static constexpr bool kSigned = true;
+// Codes from 4 to 28: products of bytes without signs, two of which fit into 16 bits together.
+struct FormatMxfp4 : Block32<17, 16, false> {
   static constexpr int kNibbleWords = 4;
 
   // 2^(e - 128), because the table is doubled; e = 0 and 1 are subnormal.
@@ -160,7 +163,7 @@ struct FormatMxfp4 : Block32<17, 0, false> {
   ORRERY_INLINE V::B bytes(const std::uint8_t* p) {
     return V::load_4x16(p + 1, 17);
   }
-  ORRERY_INLINE V::B code(V::B nibbles) { return V::lookup(V::load_q(kE2m1), nibbles); }
+  ORRERY_INLINE V::B code(V::B nibbles) { return V::lookup(V::load_q(kE2m1From16), nibbles); }
 };
 
 // 64 values with a scale every 16: a block is one quad.

@@ -133,24 +133,36 @@ struct V : VQuarter {
     w = _mm_add_epi32(w, _mm_shuffle_epi32(w, 0x4E));
     return _mm_cvtsi128_si32(_mm_add_epi32(w, _mm_shuffle_epi32(w, 0xB1)));
   }
-  // Gathers are slow where the processor guards against sampling (29 cycles instead of 11): a
-  // permutation of whole loads where the four headers lie within 64 bytes, else masked broadcasts.
+  // What four blocks of each of four rows begin with: a word, its low 16 bits where blocks are no
+  // whole words, its low 8 where they are odd. Gathers are slow where the processor guards against
+  // sampling (29 cycles instead of 11), and words one by one all pass the port that moves lanes: so
+  // permutations of whole loads, which stay within the four blocks.
   template <int stride>
   ORRERY_INLINE I headers(const std::uint8_t* const (&w)[4]) {
-    if constexpr (stride == 20) {
-      const __m512i at =
-          _mm512_setr_epi32(0, 16, 0, 16, 5, 21, 5, 21, 10, 26, 10, 26, 15, 31, 15, 31);
+    constexpr int kWord[4] = {0, stride / 4, 2 * stride / 4, 3 * stride / 4};
+    __m512i v;
+    if constexpr (kWord[3] < 16) {
+      const __m512i at = of_groups(kWord, 16);
       const __m512i ab =
           _mm512_permutex2var_epi32(_mm512_loadu_si512(w[0]), at, _mm512_loadu_si512(w[1]));
       const __m512i cd =
           _mm512_permutex2var_epi32(_mm512_loadu_si512(w[2]), at, _mm512_loadu_si512(w[3]));
-      return {_mm512_mask_blend_epi32(0xCCCC, ab, cd)};
+      v = _mm512_mask_blend_epi32(0xCCCC, ab, cd);
     } else {
-      __m512i v = _mm512_castsi128_si512(column(w, 0));
-      v = _mm512_inserti32x4(v, column(w, stride), 1);
-      v = _mm512_inserti32x4(v, column(w, 2 * stride), 2);
-      return {_mm512_inserti32x4(v, column(w, 3 * stride), 3)};
+      constexpr int kSecond = kWord[3] - 15;
+      constexpr int kOfTwo[4] = {kWord[0], kWord[1],
+                                 kWord[2] < 16 ? kWord[2] : kWord[2] - kSecond + 16, 31};
+      const __m512i at = of_groups(kOfTwo, 0);
+      const auto row = [&](int r) {
+        return _mm512_permutex2var_epi32(_mm512_loadu_si512(w[r]), at,
+                                         _mm512_loadu_si512(w[r] + 4 * kSecond));
+      };
+      v = _mm512_mask_blend_epi32(0xCCCC, _mm512_mask_blend_epi32(0x2222, row(0), row(1)),
+                                  _mm512_mask_blend_epi32(0x8888, row(2), row(3)));
     }
+    if constexpr (stride % 4 == 0) return {v};
+    constexpr int kShift[4] = {0, stride % 4 * 8, 2 * stride % 4 * 8, 3 * stride % 4 * 8};
+    return {_mm512_srlv_epi32(v, of_groups(kShift, 0))};
   }
   template <int stride>
   ORRERY_INLINE F f16_headers(const std::uint8_t* const (&w)[4]) {
@@ -324,12 +336,11 @@ struct V : VQuarter {
   ORRERY_INLINE F f16_high_tiled(Q a) { return _mm512_broadcast_f32x4(f16_high_q(a)); }
 
  private:
-  ORRERY_INLINE Q column(const std::uint8_t* const (&w)[4], int at) {
-    Q v = _mm_cvtsi32_si128(static_cast<int>(load_u32(w[0] + at)));
-    v = _mm_mask_broadcastd_epi32(v, 2, _mm_cvtsi32_si128(static_cast<int>(load_u32(w[1] + at))));
-    v = _mm_mask_broadcastd_epi32(v, 4, _mm_cvtsi32_si128(static_cast<int>(load_u32(w[2] + at))));
-    return _mm_mask_broadcastd_epi32(v, 8,
-                                     _mm_cvtsi32_si128(static_cast<int>(load_u32(w[3] + at))));
+  // at[g] in the lanes of group g, `odd` more in those of rows 1 and 3.
+  ORRERY_INLINE __m512i of_groups(const int (&at)[4], int odd) {
+    const auto pair = [&](int g) { return std::int64_t{at[g]} | std::int64_t{at[g] + odd} << 32; };
+    return _mm512_setr_epi64(pair(0), pair(0), pair(1), pair(1), pair(2), pair(2), pair(3),
+                             pair(3));
   }
   ORRERY_INLINE __mmask16 lanes_below(int n) { return static_cast<__mmask16>((1U << n) - 1U); }
   ORRERY_INLINE __m256i load_y(const void* p) {
