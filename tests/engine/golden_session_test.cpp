@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "engine/model.hpp"
 #include "engine/session.hpp"
@@ -38,10 +39,12 @@ std::vector<float> evaluate(Session& session, std::span<const text::TokenId> tok
   return {result->logits.begin(), result->logits.end()};
 }
 
-class GoldenSession : public testing::TestWithParam<const char*> {
+// A model's name, and whether it is read from GGUF, else from safetensors.
+class GoldenSession : public testing::TestWithParam<std::tuple<const char*, bool>> {
  protected:
   void SetUp() override {
-    const std::string folder = folder_of(GetParam());
+    const auto [name, is_gguf] = GetParam();
+    const std::string folder = folder_of(name);
     if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
     std::ifstream file(folder + "/golden.json");
     const auto json = nlohmann::json::parse(file, nullptr, false);
@@ -52,16 +55,30 @@ class GoldenSession : public testing::TestWithParam<const char*> {
       tokens.insert(tokens.end(), greedy.begin(), greedy.end());
       prompts_.push_back(tokens);
     }
-    auto model = open_model(folder + "/" + GetParam() + "-f16.gguf");
+    auto model = open_model(is_gguf ? folder + "/" + name + "-f16.gguf" : with_vocabulary(folder));
     ASSERT_TRUE(model) << model.error().message;
     model_ = *model;
   }
 
+  // The folder, or one beside it with a vocabulary where it has none.
+  std::string with_vocabulary(const std::string& folder) const {
+    if (std::filesystem::exists(folder + "/tokenizer.json")) return folder;
+    for (const char* file : {"config.json", "model.safetensors"}) {
+      std::filesystem::copy_file(folder + "/" + file, temporary_.file(file));
+    }
+    nlohmann::json tokenizer = {{"model", {{"type", "BPE"}, {"merges", nlohmann::json::array()}}}};
+    for (int id = 0; id < 96; ++id) {
+      tokenizer["model"]["vocab"][std::string(1, static_cast<char>(' ' + id))] = id;
+    }
+    temporary_.write("tokenizer.json", tokenizer.dump());
+    return temporary_.path();
+  }
   std::unique_ptr<Session> open() const { return *Session::open(model_->executor()); }
   std::span<const text::TokenId> longest() const {
     return *std::ranges::max_element(prompts_, {}, &Tokens::size);
   }
 
+  test::TempDir temporary_;
   std::vector<Tokens> prompts_;
   std::shared_ptr<const Model> model_;
 };
@@ -109,11 +126,38 @@ TEST_P(GoldenSession, ABatchEqualsEachAlone) {
   }
 }
 
+std::string label_of(const testing::TestParamInfo<std::tuple<const char*, bool>>& info) {
+  std::string label = std::get<0>(info.param);
+  std::ranges::replace(label, '-', '_');
+  return label + (std::get<1>(info.param) ? "_gguf" : "_safetensors");
+}
+
+constexpr const char* kWithVocabulary[] = {"llama",       "llama3-rope",
+                                           "mistral",     "smollm3",
+                                           "qwen2",       "qwen2-untied",
+                                           "qwen3",       "gemma2",
+                                           "gemma3",      "gemma3n",
+                                           "gemma4",      "gemma4-moe",
+                                           "phi3",        "glm4",
+                                           "olmo2",       "gpt2",
+                                           "llama4",      "mixtral",
+                                           "qwen2-moe",   "qwen3-moe",
+                                           "olmoe",       "granitemoe",
+                                           "gpt-oss",     "gpt-oss-mxfp4",
+                                           "deepseek-v2", "deepseek-v2-lite",
+                                           "deepseek-v3", "lfm2",
+                                           "mamba2",      "qwen3-next"};
+constexpr const char* kWithout[] = {"mistral-window", "qwen2-yarn", "phi2",
+                                    "phi3-longrope",  "cohere",     "cohere2",
+                                    "starcoder2",     "granite",    "deepseek-yarn"};
+
 INSTANTIATE_TEST_SUITE_P(Models, GoldenSession,
-                         testing::Values("mixtral", "qwen2-moe", "qwen3-moe", "olmoe", "granitemoe",
-                                         "gpt-oss", "deepseek-v2", "deepseek-v2-lite",
-                                         "deepseek-v3", "lfm2", "mamba2", "qwen3-next", "llama4",
-                                         "gemma3n", "gemma4", "gemma4-moe", "gpt-oss-mxfp4"));
+                         testing::Combine(testing::ValuesIn(kWithVocabulary), testing::Bool()),
+                         label_of);
+// Their GGUF files are of weights alone.
+INSTANTIATE_TEST_SUITE_P(Weights, GoldenSession,
+                         testing::Combine(testing::ValuesIn(kWithout), testing::Values(false)),
+                         label_of);
 
 // llama.cpp runs a V3 file that names no gating function with softmax; here its bias tells.
 TEST(GatingFunction, AFileWithoutItSaysWhatIsAssumedAndGivesTheSameAnswer) {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/model.hpp"
@@ -16,10 +17,12 @@ namespace {
 
 using Tokens = std::vector<text::TokenId>;
 
-class GoldenState : public testing::TestWithParam<const char*> {
+// A model's name, and whether it is read from GGUF, else from safetensors.
+class GoldenState : public testing::TestWithParam<std::tuple<const char*, bool>> {
  protected:
   void SetUp() override {
-    const std::string folder = test::shared_dir() + "/data/golden/" + GetParam();
+    const auto [name, is_gguf] = GetParam();
+    const std::string folder = test::shared_dir() + "/data/golden/" + name;
     if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
     const auto json = nlohmann::json::parse(std::ifstream(folder + "/golden.json"));
     for (const auto& prompt : json["prompts"]) {
@@ -32,8 +35,8 @@ class GoldenState : public testing::TestWithParam<const char*> {
     options.threads = 2;
     options.deterministic = true;
     options.max_sequences = 2;
-    auto model =
-        Model::open(folder + "/" + GetParam() + "-f16.gguf", options, storage::system_io());
+    const std::string file = is_gguf ? folder + "/" + name + "-f16.gguf" : folder;
+    auto model = Model::open(file, options, storage::system_io());
     ASSERT_TRUE(model) << model.error().message;
     model_ = *model;
   }
@@ -74,7 +77,9 @@ TEST_P(GoldenState, StatesAreInTheFigures) {
   EXPECT_EQ(model_->info().snapshot_bytes, states * kMaxSnapshots);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GoldenState, testing::Values("lfm2", "mamba2", "qwen3-next"));
+INSTANTIATE_TEST_SUITE_P(Families, GoldenState,
+                         testing::Combine(testing::Values("lfm2", "mamba2", "qwen3-next"),
+                                          testing::Bool()));
 
 }  // namespace
 }  // namespace orrery::engine
