@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "engine/embedder.hpp"
-#include "engine/golden_encoder.hpp"
+#include "engine/golden_model.hpp"
 #include "model/model.hpp"
 #include "storage/checkpoint.hpp"
 #include "support/gguf_export.hpp"

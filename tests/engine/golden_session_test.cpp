@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <tuple>
 
+#include "engine/golden_model.hpp"
 #include "engine/model.hpp"
 #include "engine/session.hpp"
 #include "support/paths.hpp"
@@ -17,12 +17,8 @@
 namespace orrery::engine {
 namespace {
 
+using golden::folder_of;
 using Tokens = std::vector<text::TokenId>;
-
-std::string folder_of(const std::string& name) {
-  const std::string own = test::source_dir() + "/tests/golden/" + name;
-  return std::filesystem::exists(own) ? own : test::shared_dir() + "/data/golden/" + name;
-}
 
 Result<std::shared_ptr<const Model>> open_model(const std::string& file) {
   ModelOptions options;
@@ -39,12 +35,10 @@ std::vector<float> evaluate(Session& session, std::span<const text::TokenId> tok
   return {result->logits.begin(), result->logits.end()};
 }
 
-// A model's name, and whether it is read from GGUF, else from safetensors.
-class GoldenSession : public testing::TestWithParam<std::tuple<const char*, bool>> {
+class GoldenSession : public testing::TestWithParam<golden::Param> {
  protected:
   void SetUp() override {
-    const auto [name, is_gguf] = GetParam();
-    const std::string folder = folder_of(name);
+    const std::string folder = folder_of(GetParam().name);
     if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
     std::ifstream file(folder + "/golden.json");
     const auto json = nlohmann::json::parse(file, nullptr, false);
@@ -55,12 +49,12 @@ class GoldenSession : public testing::TestWithParam<std::tuple<const char*, bool
       tokens.insert(tokens.end(), greedy.begin(), greedy.end());
       prompts_.push_back(tokens);
     }
-    auto model = open_model(is_gguf ? folder + "/" + name + "-f16.gguf" : with_vocabulary(folder));
+    auto model = open_model(GetParam().gguf ? GetParam().path() : with_vocabulary(folder));
     ASSERT_TRUE(model) << model.error().message;
     model_ = *model;
   }
 
-  // The folder, or one beside it with a vocabulary where it has none.
+  // The folder; where it has no vocabulary, a copy with one for its 96 tokens.
   std::string with_vocabulary(const std::string& folder) const {
     if (std::filesystem::exists(folder + "/tokenizer.json")) return folder;
     for (const char* file : {"config.json", "model.safetensors"}) {
@@ -126,38 +120,29 @@ TEST_P(GoldenSession, ABatchEqualsEachAlone) {
   }
 }
 
-std::string label_of(const testing::TestParamInfo<std::tuple<const char*, bool>>& info) {
-  std::string label = std::get<0>(info.param);
-  std::ranges::replace(label, '-', '_');
-  return label + (std::get<1>(info.param) ? "_gguf" : "_safetensors");
-}
-
-constexpr const char* kWithVocabulary[] = {"llama",       "llama3-rope",
-                                           "mistral",     "smollm3",
-                                           "qwen2",       "qwen2-untied",
-                                           "qwen3",       "gemma2",
-                                           "gemma3",      "gemma3n",
-                                           "gemma4",      "gemma4-moe",
-                                           "phi3",        "glm4",
-                                           "olmo2",       "gpt2",
-                                           "llama4",      "mixtral",
-                                           "qwen2-moe",   "qwen3-moe",
-                                           "olmoe",       "granitemoe",
-                                           "gpt-oss",     "gpt-oss-mxfp4",
-                                           "deepseek-v2", "deepseek-v2-lite",
-                                           "deepseek-v3", "lfm2",
-                                           "mamba2",      "qwen3-next"};
-constexpr const char* kWithout[] = {"mistral-window", "qwen2-yarn", "phi2",
-                                    "phi3-longrope",  "cohere",     "cohere2",
-                                    "starcoder2",     "granite",    "deepseek-yarn"};
-
 INSTANTIATE_TEST_SUITE_P(Models, GoldenSession,
-                         testing::Combine(testing::ValuesIn(kWithVocabulary), testing::Bool()),
-                         label_of);
-// Their GGUF files are of weights alone.
+                         testing::ValuesIn(golden::both({"llama",       "llama3-rope",
+                                                         "mistral",     "smollm3",
+                                                         "qwen2",       "qwen2-untied",
+                                                         "qwen3",       "gemma2",
+                                                         "gemma3",      "gemma3n",
+                                                         "gemma4",      "gemma4-moe",
+                                                         "phi3",        "glm4",
+                                                         "olmo2",       "gpt2",
+                                                         "llama4",      "mixtral",
+                                                         "qwen2-moe",   "qwen3-moe",
+                                                         "olmoe",       "granitemoe",
+                                                         "gpt-oss",     "gpt-oss-mxfp4",
+                                                         "deepseek-v2", "deepseek-v2-lite",
+                                                         "deepseek-v3", "lfm2",
+                                                         "mamba2",      "qwen3-next"})),
+                         golden::print_name);
+// Their GGUF files have no vocabulary.
 INSTANTIATE_TEST_SUITE_P(Weights, GoldenSession,
-                         testing::Combine(testing::ValuesIn(kWithout), testing::Values(false)),
-                         label_of);
+                         testing::ValuesIn(golden::from_safetensors(
+                             {"mistral-window", "qwen2-yarn", "phi2", "phi3-longrope", "cohere",
+                              "cohere2", "starcoder2", "granite", "deepseek-yarn"})),
+                         golden::print_name);
 
 // llama.cpp runs a V3 file that names no gating function with softmax; here its bias tells.
 TEST(GatingFunction, AFileWithoutItSaysWhatIsAssumedAndGivesTheSameAnswer) {

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <tuple>
 #include <vector>
 
+#include "engine/golden_model.hpp"
 #include "engine/model.hpp"
 #include "engine/session.hpp"
 #include "support/paths.hpp"
@@ -17,12 +17,10 @@ namespace {
 
 using Tokens = std::vector<text::TokenId>;
 
-// A model's name, and whether it is read from GGUF, else from safetensors.
-class GoldenState : public testing::TestWithParam<std::tuple<const char*, bool>> {
+class GoldenState : public testing::TestWithParam<golden::Param> {
  protected:
   void SetUp() override {
-    const auto [name, is_gguf] = GetParam();
-    const std::string folder = test::shared_dir() + "/data/golden/" + name;
+    const std::string folder = golden::folder_of(GetParam().name);
     if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is absent";
     const auto json = nlohmann::json::parse(std::ifstream(folder + "/golden.json"));
     for (const auto& prompt : json["prompts"]) {
@@ -35,8 +33,7 @@ class GoldenState : public testing::TestWithParam<std::tuple<const char*, bool>>
     options.threads = 2;
     options.deterministic = true;
     options.max_sequences = 2;
-    const std::string file = is_gguf ? folder + "/" + name + "-f16.gguf" : folder;
-    auto model = Model::open(file, options, storage::system_io());
+    auto model = Model::open(GetParam().path(), options, storage::system_io());
     ASSERT_TRUE(model) << model.error().message;
     model_ = *model;
   }
@@ -78,8 +75,8 @@ TEST_P(GoldenState, StatesAreInTheFigures) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GoldenState,
-                         testing::Combine(testing::Values("lfm2", "mamba2", "qwen3-next"),
-                                          testing::Bool()));
+                         testing::ValuesIn(golden::both({"lfm2", "mamba2", "qwen3-next"})),
+                         golden::print_name);
 
 }  // namespace
 }  // namespace orrery::engine

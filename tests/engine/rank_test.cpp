@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/golden_encoder.hpp"
+#include "engine/golden_model.hpp"
 #include "engine/model.hpp"
 #include "engine/quantize.hpp"
 #include "engine/rank_text.hpp"

@@ -133,12 +133,13 @@ struct V : VQuarter {
     w = _mm_add_epi32(w, _mm_shuffle_epi32(w, 0x4E));
     return _mm_cvtsi128_si32(_mm_add_epi32(w, _mm_shuffle_epi32(w, 0xB1)));
   }
-  // What four blocks of each of four rows begin with: a word, its low 16 bits where blocks are no
-  // whole words, its low 8 where they are odd. Gathers are slow where the processor guards against
-  // sampling (29 cycles instead of 11), and words one by one all pass the port that moves lanes: so
-  // permutations of whole loads, which stay within the four blocks.
+  // Gathers are slow where the processor guards against sampling (29 cycles instead of 11), and
+  // words one by one all pass the port that moves lanes: so permutations of whole loads, which stay
+  // within the four blocks. Where one load does not reach the last header, a second one ends with
+  // it.
   template <int stride>
   ORRERY_INLINE I headers(const std::uint8_t* const (&w)[4]) {
+    static_assert(16 < stride && stride < 64);
     constexpr int kWord[4] = {0, stride / 4, 2 * stride / 4, 3 * stride / 4};
     __m512i v;
     if constexpr (kWord[3] < 16) {
@@ -170,6 +171,7 @@ struct V : VQuarter {
   }
   template <int stride>
   ORRERY_INLINE void f16_pair_headers(const std::uint8_t* const (&w)[4], F& low, F& high) {
+    static_assert(stride % 4 == 0);  // else headers() has no high halves
     // In each group: four low halves, then four high halves; then all low ones first.
     const __m512i halves = _mm512_shuffle_epi8(
         headers<stride>(w).v, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3,

@@ -228,7 +228,8 @@ struct V : EmuHalf {
     for (int i = 0; i < 16; ++i) total += u(a.v[i]);
     return static_cast<std::int32_t>(total);
   }
-  // Lane 4 g + r: the 32 bits at w[r] + g * stride; 4 * stride bytes may be read from each w[r].
+  // Lane 4 g + r: the 32 bits at w[r] + g * stride; the low 16 alone need be right where blocks are
+  // no whole words, the low 8 where they are odd. 4 * stride bytes may be read from each w[r].
   template <int stride>
   ORRERY_EMU I headers(const std::uint8_t* const (&w)[4]) {
     return map_i([&](int i) { return load_u32(w[i % 4] + i / 4 * stride); });
